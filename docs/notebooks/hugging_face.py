@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Fine-tuning with Hugging Face
 #
-# `pyrite.hf_loss` is the `compute_loss_func` of the `Trainer`. This notebook trains a small BERT from
-# scratch on synthetic sentences with 30 % wrong labels, because it must run without a network
-# connection. With a real model only `model` and `train_dataset` differ.
+# `pyrite.hf_loss` is the `compute_loss_func` of the `Trainer`. This notebook runs without a network
+# connection, so it trains a small BERT from scratch on synthetic sentences with 30 % wrong labels. For
+# your own model, replace `model` and `train_dataset`.
 
 # %%
 import numpy as np

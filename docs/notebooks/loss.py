@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A robust loss in a PyTorch loop
 #
-# Replace `nn.CrossEntropyLoss()` by a loss of pyrite. Nothing else changes.
+# Replace `nn.CrossEntropyLoss()` with a loss of pyrite. Nothing else changes.
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,8 +52,8 @@ plt.show()
 # %% [markdown]
 # ## Exact at extreme scores
 #
-# The usual implementation clamps probabilities. Its gradient vanishes for the hardest samples, and
-# rounds to 0 for confident ones. pyrite computes with margins:
+# Common implementations clamp probabilities, so the gradient is 0 for very confident and for very hard
+# samples. pyrite computes the gradient from the margin:
 
 # %%
 scores = torch.tensor([[30.0, 0.0], [-30.0, 0.0]], requires_grad=True)
@@ -67,7 +67,7 @@ print("pyrite: ", exact.tolist())
 # %% [markdown]
 # ## Will a loss underfit?
 #
-# With many classes MAE gives hardly any weight to the samples of an untrained network.
+# With many classes, MAE gives the samples of an untrained network hardly any weight:
 
 # %%
 print(pyrite.underfitting(pyrite.MAE(), 100))

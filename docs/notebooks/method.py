@@ -35,8 +35,8 @@ class TrimTrainer(pyrite.Trainer):
 
 
 # %% [markdown]
-# Registered, it works like a built-in method: in spec strings, in comparisons and searches, for a resumed
-# run, and on several processes.
+# Once registered, it works like a built-in method: in spec strings, comparisons and searches, in resumed
+# runs, and with several processes.
 
 # %%
 pyrite.register("trim", Trim)

@@ -20,7 +20,8 @@ _LIMIT: Final = 9.0  # log-odds; audits are not taken at their word beyond one l
 _WIDTH: Final = 0.5  # of a stratum, in log-odds
 
 # The prior standard deviations of what is added to the log-odds of an audit: the same for all labels, proportional to
-# the log-odds (1 at log-odds of 3), and varying with a length scale. docs/auditing.md says how they were chosen.
+# the log-odds (1 at log-odds of 3), and varying with a length scale. docs/concepts/audit-method.md gives the
+# reasons.
 _SHIFT: Final = 3.0
 _SLOPE: Final = 1 / 3
 _LOCAL: Final = 1.5

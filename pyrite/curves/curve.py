@@ -50,10 +50,10 @@ class Peak(NamedTuple):
 
 
 class Tails(NamedTuple):
-    """What the weight tends to: ``left`` for a hopeless sample (margin -> -inf), ``right`` for a learned one (-> inf).
+    """The limits of the weight: ``left`` as the margin tends to -inf, ``right`` as it tends to inf.
 
-    With 0 on the left the hardest samples, where wrong labels end up, get no weight; with 0 on the right
-    learned samples are left alone. Otherwise their scores grow for as long as training goes on.
+    If ``left`` is 0, the hardest samples, which include wrong labels, have no weight. If ``right`` is not 0, the scores
+    of learned samples grow throughout training.
     """
 
     left: float

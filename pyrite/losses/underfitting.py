@@ -143,30 +143,30 @@ def _words(report: Underfitting) -> list[str]:
     net = f"{report.net} before training" if report.net else "an untrained model"
     lines = [
         f"{report.loss} with {report.classes} classes: {net} has a mean margin of "
-        f"{report.expected_margin:.2f}, where a sample gets {_percent(report.initial)} of the largest weight it gives "
+        f"{report.expected_margin:.2f}. There, a sample has {_percent(report.initial)} of the largest weight "
         f"(cross entropy: {_percent(report.initial_ce)})."
     ]
     if report.net:
         assumed = expected_margin(report.classes, exact=report.classes < 3)
         lines.append(
-            f"Measured: its scores have a spread of {report.spread:.2g}. With classes={report.classes} a spread of 1 "
-            f"is assumed, and a mean margin of {assumed:.2f}."
+            f"The scores have a measured spread of {report.spread:.2g}. classes={report.classes} assumes a spread of 1 "
+            f"and a mean margin of {assumed:.2f}."
         )
     if "peer(" in report.loss:
-        lines.append(f"Peers are taken on average, with as many samples of every class: as {report.looked_at}.")
+        lines.append(f"The loss is averaged over peers of balanced classes, which gives {report.looked_at}.")
     lines.append(
         {
-            "underfits": "It will underfit: hardly any sample moves the model before the learning rate is gone.",
-            "slow": "It will learn slowly and may underfit: the first epochs pass with small weights.",
-            "fades": "It starts well but may underfit all the same: at the same margin its weight falls to "
-            f"{_percent(report.kept)} once the scores have spread tenfold. A curve that peaks later, added to it, "
-            "carries on where it fades: that is what nce with mae is for.",
-            "trains": "It should not underfit: samples count from the first step.",
+            "underfits": "It will underfit: the learning rate decays before the samples change the model.",
+            "slow": "It will learn slowly and may underfit: weights are small in the first epochs.",
+            "fades": "It starts well but may underfit later: when the spread of the scores has grown tenfold, the "
+            f"weight at the same margin is {_percent(report.kept)}. Add a curve that peaks at a larger margin, as in "
+            "nce + mae.",
+            "trains": "It should not underfit: samples have weight from the first step.",
         }[report.verdict]
     )
     if report.cures:
-        lines.append(f"Cure: {report.cures[0]}, or {report.cures[1]}; both start with {_percent(_CURED)}.")
-        lines.append("A larger tau resists noise better, a smaller one fits faster.")
+        lines.append(f"Use {report.cures[0]} or {report.cures[1]}; both start with {_percent(_CURED)}.")
+        lines.append("A larger tau is more robust to noise; a smaller tau fits faster.")
     return [*lines, *_ends(report)]
 
 
@@ -174,26 +174,25 @@ def _ends(report: Underfitting) -> list[str]:
     """What becomes of samples at either end. The limits are shown: a fraction of a high peak may round to nothing."""
     wrong, right = report.weight_far_wrong, report.weight_far_right
     lines = [
-        "Hopeless samples, where wrong labels end up, get no weight: it vanishes as the margin falls."
+        "Misfitted samples, including wrong labels: the weight vanishes as the margin decreases."
         if wrong == 0
-        else f"Hopeless samples, where wrong labels end up, keep a weight of {wrong:.3g}, {_percent(report.hard)} of "
-        "the largest: it does not vanish as the margin falls.",
-        "Learned samples are left alone: their weight vanishes as the margin grows."
+        else f"Misfitted samples, including wrong labels: the weight approaches {wrong:.3g}, {_percent(report.hard)} "
+        "of the largest, as the margin decreases.",
+        "Learned samples: the weight vanishes as the margin increases."
         if right == 0
-        else f"Learned samples keep a weight of {right:.3g}, {_percent(report.learned)} of the largest: it does not "
-        "vanish as the margin grows.",
+        else f"Learned samples: the weight approaches {right:.3g}, {_percent(report.learned)} of the largest, as the "
+        "margin increases.",
     ]
     if report.grows_without_bound:
         lines.append(
-            "So scores can grow without bound, and training needs a bounded step: a learning rate divided by the "
-            "largest weight, or clipped gradients. Measured for imae: on resnet20 and fast_cnn one of them is enough, "
-            "and both together cost accuracy; it led cross entropy only where training was long enough for that to "
-            "learn wrong labels. 'pyrite train' clips on residual nets and does both on other nets. On fast_cnn, the "
-            "default net for images, it then ended no better than cross entropy (28 and 30 % with 40 % wrong labels): "
-            "name a residual net, such as --model resnet20."
+            "Scores can therefore grow without bound. Bound the step: divide the learning rate by the largest weight, "
+            "or clip gradients. 'pyrite train' clips on residual nets and does both on other nets. On resnet20 and "
+            "fast_cnn, imae needs only one of the two; both together reduce its accuracy. On fast_cnn, the default net "
+            "for images, imae with these defaults was no better than cross entropy (28 and 30 % with 40 % wrong "
+            "labels); use a residual net, such as --model resnet20."
         )
     elif right != 0:
-        lines.append("But it pulls them back, so scores do not grow without bound.")
+        lines.append("Large scores are pulled back, so scores do not grow without bound.")
     return lines
 
 

@@ -221,7 +221,7 @@ def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict
 def _learning_rate(net: object, features: Encoder | None, method: Method, clipped_by_default: bool) -> float:
     """The rate that suits the net, divided by the largest weight unless clipped gradients bound the steps well enough.
 
-    Measured for ``imae`` (its card in docs/losses.md): one bound is harmless, and both together cost residual nets the
+    Measured for ``imae`` (docs/results/imae.md): one bound is harmless, and both together cost residual nets the
     lead over cross entropy on CIFAR-10. Perceptrons are best with both. ``fast_cnn`` loses by both on CIFAR-10, but
     clipping alone costs it more on digits.
     """

@@ -10,7 +10,8 @@ import pytest
 import pyrite
 from pyrite.data import DATASETS, Dataset, load
 
-CARDS = Path(__file__).parents[2] / "docs" / "data.md"
+DOCS = Path(__file__).parents[2] / "docs"
+CARDS = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("data.md", "datasets.md"))
 
 
 def test_the_registry_is_public():
@@ -21,11 +22,11 @@ def test_the_registry_is_public():
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_every_data_set_has_a_card(name):
-    assert re.search(rf"^### `{name}`$", CARDS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(rf"^### `{name}`$", CARDS, re.MULTILINE)
 
 
 def test_every_card_has_a_data_set():
-    assert set(re.findall(r"^### `(\w+)`$", CARDS.read_text(encoding="utf-8"), re.MULTILINE)) == set(DATASETS)
+    assert set(re.findall(r"^### `(\w+)`$", CARDS, re.MULTILINE)) == set(DATASETS)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -37,7 +38,7 @@ def test_every_data_set_is_described_in_one_line(name):
 @pytest.mark.parametrize(("name", "length"), [("npz", 100), ("parquet", 2)])
 def test_the_examples_in_the_cards_run(name, length, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    card = CARDS.read_text(encoding="utf-8").split(f"### `{name}`\n")[1].split("\n### ")[0]
+    card = CARDS.split(f"### `{name}`\n")[1].split("\n### ")[0]
     names = {"pyrite": pyrite}
     exec(re.search(r"```python\n(.*?)```", card, re.DOTALL)[1], names)
     assert len(names["data"]) == length

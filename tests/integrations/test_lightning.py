@@ -99,7 +99,7 @@ def by_epoch(seen: list[tuple[int, Tensor, Tensor]], epoch: int) -> tuple[Tensor
 
 
 def test_margins_are_averaged_as_documented(whole: tuple[Any, LabelAudit, bytes]) -> None:
-    """By the formula of docs/auditing.md, from the scores that the module itself kept."""
+    """By the formula of docs/concepts/audit-method.md, from the scores that the module itself kept."""
     module, found, _ = whole
     given = torch.tensor(NOISY.given)
     total, share = torch.zeros(SAMPLES, dtype=torch.float64), 0.0
