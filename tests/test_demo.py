@@ -143,7 +143,7 @@ def test_again_reads_the_runs_and_writes_the_report_anew(
 
 def test_other_settings_in_the_same_folder_are_refused(first: Done, folder: Path) -> None:
     assert first.code == 0
-    with pytest.raises(ValueError, match="audit holds a run with other epochs"):
+    with pytest.raises(ValueError, match="audit contains a run with other epochs"):
         pyrite.demo(folder / "demo", epochs=2)
 
 

@@ -32,7 +32,7 @@ def test_suspects_of_the_first_run_are_not_in_the_second(tmp_path: Path) -> None
     assert (first.config.validation, run.config.validation) == (0.2, 0.0)
     again = pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", **SMALL)
     assert again.history == run.history
-    with pytest.raises(ValueError, match="audit holds a run with other epochs"):
+    with pytest.raises(ValueError, match="audit contains a run with other epochs"):
         pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", **{**SMALL, "epochs": 9})
 
 

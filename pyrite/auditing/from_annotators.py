@@ -91,7 +91,9 @@ def audit_annotated(
     highest = annotations.labels.max(1)
     if highest.max() >= len(audit.classes):
         first = int((highest >= len(audit.classes)).argmax())
-        raise PyriteError(f"label {highest[first]} in row {first} has no column: scores have {len(audit.classes)}")
+        raise PyriteError(
+            f"label {highest[first]} in row {first} has no column in the scores, which have {len(audit.classes)}"
+        )
     table, found, *_ = combine_scores(scores, embeddings, given, kind)
     log_p = np.asarray(table, np.float64)
     if found == "probabilities":

@@ -250,9 +250,11 @@ def review_audit(audit: Audit, decisions: Decisions) -> Audit:
         words = ["keep" if word == "relabel" and kept else word for word, kept in zip(read.decision, same, strict=True)]
     outside = [number for number in found if number not in place]
     if outside:
-        raise PyriteError(f"sample {outside[0]} is not among the {len(before):,} samples that were audited")
+        raise PyriteError(
+            f"sample {outside[0]} is not among the {len(before):,} audited samples: pass the review of this audit"
+        )
     if not set(words) - {"unsure"}:
-        raise PyriteError(f"there is nothing to learn from {len(words)} decisions: none is keep, relabel or drop")
+        raise PyriteError(f"none of the {len(words)} decisions is keep, relabel or drop: review some labels first")
     return Review(before, np.array([place[number] for number in found]), tuple(words), new).after
 
 

@@ -122,9 +122,13 @@ def combine_scores(
     if len(tables) == 1:
         return tables[0]
     if any(is_dask(table) for table, _ in tables):
-        raise PyriteError("a Dask array of scores is audited alone: average several models first, without embeddings")
+        raise PyriteError(
+            "scores is a Dask array, which cannot be combined with other scores or embeddings: average the models first"
+        )
     if len({table.shape for table, _ in tables}) > 1:
-        raise PyriteError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in tables)}")
+        raise PyriteError(
+            f"scores have the shapes {', '.join(str(table.shape) for table, _ in tables)}, but must have the same shape"
+        )
     mean = np.zeros(tables[0][0].shape, np.float32)
     for table, own_kind in tables:
         gap = gap_of(table, own_kind)
@@ -177,7 +181,7 @@ def named_scores(scores: object, classes: Sequence[str] | None) -> tuple[object,
     if isinstance(scores, list | tuple) and (each := [own for one in scores if (own := _class_columns(one))]):
         odd = min((name for own in each for name in {*own} ^ {*each[0]}), default=None)
         if classes is None and odd is not None:
-            raise PyriteError(f"not all models have scores of the class {odd!r}: name the classes with classes")
+            raise PyriteError(f"not all models have scores of the class {odd!r}: pass the common classes as classes")
         names = each[0] if classes is None else classes
         return [named_scores(one, names)[0] for one in scores], names
     known = _class_columns(scores)
@@ -192,12 +196,12 @@ def named_scores(scores: object, classes: Sequence[str] | None) -> tuple[object,
     table = frame_table(scores, "scores")
     for name in wanted:
         if table.frame[name].dtype.kind not in "biuf":
-            raise PyriteError(f"the column {name!r} of the scores does not hold numbers: name the classes with classes")
+            raise PyriteError(
+                f"the column {name!r} of the scores is not numeric: pass the columns of the classes as classes"
+            )
     for name in {*_UNNAMED} & {*table.names}:
         if table.frame[name].tolist() not in ([*range(len(table))], [*range(1, len(table) + 1)]):
-            raise PyriteError(
-                f"the column {name!r} of the scores does not count their rows: sort them as the labels are"
-            )
+            raise PyriteError(f"the column {name!r} of the scores does not number the rows: sort it as the labels")
     return table.frame[wanted].to_numpy(np.float64), wanted
 
 
@@ -228,8 +232,10 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
             return labels if several else np.array([int(text) for text in texts.tolist()], np.int64)
         strange = min(known - number.keys())
         if classes is None:
-            raise PyriteError(f"labels are texts, such as {strange!r}: name the columns of the scores with classes")
-        raise PyriteError(f"the label {strange!r} is none of the classes of the scores, {listed(number)}")
+            raise PyriteError(
+                f"labels are texts, such as {strange!r}: pass the class names in the order of the columns as classes"
+            )
+        raise PyriteError(f"the label {strange!r} is not one of the classes of the scores, {listed(number)}")
     if several:
         names = annotation_cells(labels)[1]
         rows = [[number.get(cell, -1) for cell in row] for row in cells.tolist()]
@@ -272,7 +278,9 @@ def _check_scores(scores: object, labels: Ints, kind: Kind | None) -> tuple[npt.
         raise PyriteError("scores have one column: with one class no label can be wrong")
     if labels.size and labels.max() >= table.shape[1]:
         first = int((labels >= table.shape[1]).argmax())
-        raise PyriteError(f"label {labels[first]} at index {first} has no column: scores have {table.shape[1]}")
+        raise PyriteError(
+            f"label {labels[first]} at index {first} has no column in the scores, which have {table.shape[1]}"
+        )
     for _ in over_rows(partial(_check_rows, kind), table, range(len(table))):
         pass
     return table, kind
@@ -319,6 +327,6 @@ def _check_rows(kind: Kind, rows: npt.NDArray[Any], numbers: range) -> None:
     if off.any():
         first = int(off.argmax())
         raise PyriteError(
-            f"row {numbers[first]} of the scores does not hold {kind}: they add up to {chances[first].sum():.6g}, the "
-            f"smallest is {rows[first].min():.6g}"
+            f"row {numbers[first]} of the scores does not contain {kind}: the sum of its probabilities is "
+            f"{chances[first].sum():.6g}, its smallest value {rows[first].min():.6g}; pass another kind"
         )

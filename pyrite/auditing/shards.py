@@ -43,7 +43,9 @@ class Shards:
         for part in parts:
             if part.columns != parts[0].columns:
                 first = f"{parts[0].path} has {parts[0].columns}"
-                raise PyriteError(f"{part.path} has {part.columns} columns of scores, but {first}")
+                raise PyriteError(
+                    f"{part.path} has {part.columns} columns of scores, but {first}: shards must have equal columns"
+                )
         self._parts, self.names = list(parts), names
         self._chosen = slice(None) if chosen is None else [*chosen]
         self._starts = np.cumsum([0, *(part.rows for part in parts)])
@@ -149,6 +151,6 @@ def _row_group(path: str, order: tuple[str, ...], group: int) -> npt.NDArray[Any
         columns = [column.to_numpy() for column in file.read_row_group(group).select(order).columns]
     wrong = next((name for name, c in zip(order, columns, strict=True) if c.dtype.kind not in "fiu"), None)
     if wrong is not None:
-        raise PyriteError(f"column {wrong!r} of {path} does not hold numbers")
+        raise PyriteError(f"column {wrong!r} of {path} is not numeric")
     table = np.stack(columns, axis=1)
     return table if table.dtype.kind == "f" else table.astype(np.float64)  # as whole numbers with a gap are

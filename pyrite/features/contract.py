@@ -80,11 +80,11 @@ class Encoder(HasSpec, ABC):
         kind = kind_of(data.inputs)
         if kind not in self.takes:
             wanted = " or ".join(sorted(self.takes))
-            raise PyriteError(f"features is {self}, which takes {wanted}, but {data.name} has {_PLURAL[kind]}")
+            raise PyriteError(f"features is {self}, which requires {wanted}, but {data.name} has {_PLURAL[kind]}")
         if kind == "images" and self.of_bytes and data.numeric.dtype != np.uint8:
             raise PyriteError(
-                f"features is {self}, which takes images in bytes, but those of {data.name} are {data.numeric.dtype}: "
-                "pass them as they are in their files, uint8 from 0 to 255"
+                f"features is {self}, which requires uint8 images from 0 to 255, but those of {data.name} are "
+                f"{data.numeric.dtype}: pass the original images"
             )
 
 

@@ -130,7 +130,9 @@ class EfficientnetLite(NetEncoder, ABC):
         self.net.source.file()
         channels = data.inputs.shape[1]
         if channels not in (1, 3):
-            raise PyriteError(f"features is {self}, which takes images of 1 or 3 channels: {data.name} has {channels}")
+            raise PyriteError(
+                f"features is {self}, which requires images of 1 or 3 channels, but {data.name} has {channels}"
+            )
 
     @property
     def architecture(self) -> models.EfficientnetLite:

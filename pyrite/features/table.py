@@ -118,7 +118,7 @@ class TableFeatures(Features):
         self.columns = columns
         self.names = tuple(name for column in columns for name in column.names())
         if not self.names:
-            raise PyriteError("all columns of the table are empty: there is nothing to learn from")
+            raise PyriteError("all columns of the table are empty, so there are no features to learn from")
 
     def transform(self, inputs: Inputs, progress: bool = False) -> Floats:
         assert isinstance(inputs, Records)

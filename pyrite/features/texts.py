@@ -115,7 +115,7 @@ def fit_texts(texts: Sequence[str], size: int, what: str) -> TextFeatures:
                 terms[name], idf[name] = found.get_feature_names_out().tolist(), np.asarray(found.idf_, np.float64)
                 break
     if not weights:
-        raise PyriteError(f"{what} hold no words: there is nothing to learn from")
+        raise PyriteError(f"{what} contain no words to learn from")
     matrix = hstack(weights, format="csr")
     most = min(size, min(matrix.shape) - 1)
     if most < 1 or matrix.shape[1] <= size:
@@ -168,7 +168,7 @@ def _load() -> tuple[npt.NDArray[np.float32], Any]:
     found = find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
         raise PyriteError(
-            "features is wordllama, which needs the package of that name: pip install 'pyrite-labels[wordllama]'"
+            "features is wordllama, which requires the package wordllama: pip install 'pyrite-labels[wordllama]'"
         )
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer

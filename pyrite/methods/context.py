@@ -125,7 +125,7 @@ class Context:
         """The matrix of the simulated noise, for methods that use it."""
         if self._noise_matrix is None:
             raise PyriteError(
-                "the method needs the matrix of the run's noise, but no noise is simulated: pass a matrix"
+                "the method uses the matrix of the simulated noise, but the run has no noise: pass a matrix"
             )
         return self._noise_matrix
 

@@ -288,7 +288,7 @@ def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     """
     rows = wide(scores[scores.isfinite().all(1)])
     if not len(rows):
-        raise PyriteError("scores has no finite row to estimate a noise matrix from")
+        raise PyriteError("scores has no finite row, so no noise matrix can be estimated")
     order = row_margins(rows).sort(dim=0, stable=True).indices
     classes = torch.arange(scores.shape[1], device=rows.device)
     place = (torch.as_tensor(percentile, dtype=rows.dtype, device=rows.device) / 100 * (len(rows) - 1)).long()

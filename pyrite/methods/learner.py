@@ -87,7 +87,7 @@ class Learner(Stateful):
             raise PyriteError(f"precision is {precision!r}, but must be one of {', '.join(get_args(Precision))}")
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:
-            raise PyriteError("model has no weights to train")
+            raise PyriteError("model has no weights to train: set requires_grad of some parameters")
         self.model, self.optimiser, self.factor_at = model, optimiser, factor_at
         self.clip, self.accumulate = clip, accumulate
         self.dtype = torch.float64 if precision == "float64" else torch.float32

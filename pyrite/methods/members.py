@@ -58,7 +58,7 @@ class Select(Composed):
     def __init__(self, *methods: Method) -> None:
         self.take_needs(**{f"method {number}": method for number, method in enumerate(methods, 1)})
         if len(methods) < 2:
-            raise PyriteError(f"select has {len(methods)} methods, but must have 2 or more to select from")
+            raise PyriteError(f"select has {len(methods)} methods, but needs 2 or more")
         self.methods, self.held_out = methods, max(0.05, self.held_out)
         self.largest_weight, self.needs_clipping = 1.0, False  # each method has them for itself
 

@@ -95,7 +95,7 @@ class ERM(Method):
     def __post_init__(self) -> None:
         require(isinstance(self.loss, Loss), "loss", self.loss, "a loss")
         if self.loss.reduction != "mean":
-            raise PyriteError(f"loss is {str(self.loss)!r}: training takes the mean, so leave out reduction")
+            raise PyriteError(f"loss is {str(self.loss)!r}: training uses the mean, so omit reduction")
 
     @property
     def largest_weight(self) -> float:  # type: ignore[override]  # computed when it is needed
@@ -120,7 +120,7 @@ class Composed(Method):
         meta_sets = {part.meta_set for part in parts if part.meta_set}
         if len(meta_sets) > 1:
             names = " and ".join(methods) if len(methods) == 2 else "the methods"
-            raise PyriteError(f"{names} need different meta sets: set the same size and labels for all")
+            raise PyriteError(f"{names} require different meta sets: set the same size and meta for all")
         self.meta_set = next(iter(meta_sets), None)
         self.largest_weight = max((part.largest_weight for part in parts), default=1.0)
         self.needs_clipping = any(part.needs_clipping for part in parts)
@@ -130,9 +130,11 @@ class Composed(Method):
 def _check_per_sample(name: str, loss: Loss) -> Loss:
     require(isinstance(loss, Loss), name, loss, "a loss")
     if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
-        raise PyriteError(f"{name} is {str(loss)!r}, in which samples depend on each other: they cannot be weighted")
+        raise PyriteError(
+            f"{name} is {str(loss)!r}, in which the loss of a sample depends on others: use a loss of single samples"
+        )
     if loss.reduction != "mean" or loss.weight is not None:
-        raise PyriteError(f"{name} is {str(loss)!r}: samples are weighted here, so leave out reduction and weight")
+        raise PyriteError(f"{name} is {str(loss)!r}: the method weights the samples, so omit reduction and weight")
     return loss
 
 

@@ -54,7 +54,7 @@ def draw_learning(figure: FigureBase, comparison: Comparison, narrow: bool = Fal
         if any(complete.values()):
             panels[name] = complete
     if not panels:
-        raise PyriteError(f"{comparison.path} has nothing to draw: no run has test accuracy or true labels")
+        raise PyriteError(f"{comparison.path} cannot be plotted: no run has test accuracy or true labels")
     shape = (len(panels), 1) if narrow else (1, len(panels))
     grid = figure.subplots(*shape, sharex=True, squeeze=False).flatten()
     for axes, (name, complete) in zip(grid, panels.items(), strict=True):
@@ -72,7 +72,7 @@ def run_figure(run: Run) -> Figure:
     known = {name: [line.get(name) for line in run.history] for name, one in METRICS.items() if "run" in one.drawn}
     drawn = {name: values for name, values in known.items() if values and None not in values}
     if not drawn:
-        raise PyriteError(f"{run.path} has nothing to draw: no epoch is finished")
+        raise PyriteError(f"{run.path} cannot be plotted: no epoch is finished")
     if "clean_accuracy" in drawn:  # then right and wrong labels are drawn apart
         drawn.pop("train_accuracy", None)
     figure = Figure(figsize=(6, 3.9 + 0.1 * len(drawn)), layout="constrained")
@@ -149,7 +149,7 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
         comparison = Comparison(comparison.path, (Row(str(comparison.config.method), (comparison,)),))
     shown = {row.name: _margins_of(row.runs[0]) for row in comparison.rows}
     if not any(shown.values()):
-        raise PyriteError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
+        raise PyriteError(f"{comparison.path} cannot be plotted: no run has finished an epoch")
     return draw_margins({name: epochs for name, epochs in shown.items() if epochs})
 
 

@@ -79,7 +79,7 @@ class Training:
             )
         )  # fmt: skip
         if not isinstance(self.trainer, Trainer):
-            raise PyriteError(f"{config.method} starts with {self.trainer!r}, but must start with a Trainer")
+            raise PyriteError(f"{config.method}.start returned {self.trainer!r}, but must return a Trainer")
         self.evaluation = Evaluation(
             self.trainer, test, held_out, keep_best=config.keep == "best", mirror=bool(config.mirror),
             split_off=bool((labels["part"] == Part.VALIDATION).any()),
@@ -106,8 +106,8 @@ class Training:
             self.files["annotations.npz"] = npz_bytes(arrays)
         if wanted and wanted.clean and true is None and data.clean is None:
             raise PyriteError(
-                f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: "
-                "use a method that needs none, such as meta_weight(meta='noisy')"
+                f"{config.method} requires samples with known true labels, but those of {data.name} are unknown: "
+                "use a method without them, such as meta_weight(meta='noisy')"
             )
         count = len(given) if config.samples is None else config.samples
         if count > len(given):

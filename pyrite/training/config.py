@@ -85,7 +85,7 @@ class Config:
             checked[name] = _checked(name, value)
         vars(self).update(dict.fromkeys(SETTINGS) | checked, given=checked)
         if "data" not in checked:
-            raise PyriteError("data is missing: a name such as 'digits', a folder of images, or a file")
+            raise PyriteError("data is missing: pass a name such as 'digits', a folder of images, or a file")
         if self.drop_suspects and not self.corrections:
             raise PyriteError(
                 f"drop_suspects is {self.drop_suspects}, but no file lists the suspects: pass the suspects.csv of an "
@@ -102,7 +102,7 @@ class Config:
                 raise PyriteError("its end is missing")
             return cls({name: _read_or_missing(name, value) for name, value in values.items() if name != "version"})
         except ValueError as error:
-            lost = "the run has to be trained again, into another folder"
+            lost = "train the run again, in another folder"
             raise PyriteError(f"cannot read {path} ({error}): {lost}") from None
 
     if TYPE_CHECKING:
@@ -195,7 +195,9 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         version = values.get("version", VERSION)
         if not isinstance(version, int) or not 1 <= version <= VERSION:
-            raise PyriteError(f"its version is {version!r}, but this pyrite reads versions up to {VERSION}")
+            raise PyriteError(
+                f"its version is {version!r}, but this version of pyrite reads recipes up to {VERSION}: update pyrite"
+            )
         _check_plain(values)
     except (OSError, ValueError, RecursionError) as error:
         raise PyriteError(f"cannot read {path}: {error}") from None
@@ -215,7 +217,7 @@ def given_settings(settings: Settings) -> dict[str, Any]:
     for source in (own, file):
         if "optimizer" in source:
             if "optimiser" in source:
-                raise PyriteError("optimiser and optimizer are both given: they are the same")
+                raise PyriteError("optimiser and optimizer are two spellings of one setting: omit one")
             source["optimiser"] = source.pop("optimizer")
         for name in source:
             if name not in SETTINGS and name not in SHORT:
@@ -226,7 +228,11 @@ def given_settings(settings: Settings) -> dict[str, Any]:
         for source in (own, file):
             given = [name for name in group if name in source]
             if len(given) > 1:
-                reason = "write the loss into the method" if "loss" in given else "each is a length of training"
+                reason = (
+                    "pass the loss as an argument of the method"
+                    if "loss" in given
+                    else "each sets the length of training; omit one"
+                )
                 raise PyriteError(f"{' and '.join(given)} are both given: {reason}")
         if any(name in own for name in group):
             file = {name: value for name, value in file.items() if name not in group}
@@ -234,7 +240,9 @@ def given_settings(settings: Settings) -> dict[str, Any]:
         if "lr" in source:
             number("lr", source["lr"], least=0)
             if states_rate(source.get("optimiser")):
-                raise PyriteError(f"lr is given twice: alone, and in the optimiser {str(source['optimiser'])!r}")
+                raise PyriteError(
+                    f"lr is given twice, alone and in the optimiser: omit one, or change {str(source['optimiser'])!r}"
+                )
     if "optimiser" in own:
         file.pop("lr", None)
     elif "lr" in own and isinstance(file.get("optimiser"), str):  # the optimiser of the file, at another rate

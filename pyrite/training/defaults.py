@@ -141,8 +141,8 @@ def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> 
     if unmeasured(method):
         if features is not None:  # they are fitted later, on the samples that are trained on
             raise PyriteError(
-                f"margin={MEASURED!r} is measured on images and plain numbers, and these are encoded by {features}: "
-                "give the number"
+                f"margin={MEASURED!r} cannot be measured on inputs that are encoded by {features}: pass a number, as "
+                "in margin=-4.6"
             )
         start = measure_start(net, data, seed=config.seed, batch_size=batch_size)
         method = with_margin(method, start.margin)
@@ -198,16 +198,16 @@ def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict
     are_images = len(shape) == 3
     convolves = isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH
     if config.mirror and not are_images:
-        raise PyriteError("mirror is True, but the inputs of the net are not images: leave it out")
+        raise PyriteError("mirror is True, but the inputs of the net are not images: omit mirror")
     augment, grow = config.augment, config.grow
     if "augment" not in config.given and are_images and (pad := min(shape[1:]) // 16):
         augment = CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")
     if grow is None:
         grow = 0.5 if convolves else 1.0
     elif grow < 1 and not are_images:
-        raise PyriteError(f"grow is {grow}, but these are features: only images can grow")
+        raise PyriteError(f"grow is {grow}, but the inputs of the net are not images: omit grow")
     elif grow < 1 and isinstance(net, Architecture) and not net.any_size:
-        raise PyriteError(f"grow is {grow}, but {net} takes images of one size only: leave out grow")
+        raise PyriteError(f"grow is {grow}, but {net} requires images of one size: omit grow")
     mirrored = augment is not None and augment.flip != "none" and are_images
     fast = convolves and config.method.meta_set is None and fast_bfloat16(config.device)
     return {

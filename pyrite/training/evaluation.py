@@ -179,7 +179,8 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
         frames = np.concatenate([embed(model, learner.ready(batch.inputs)).float().cpu().numpy() for batch in batches])
     if len(frames) != len(test):
         raise PyriteError(
-            f"{len(test) - len(frames)} frames of {test.name} cannot be read, so not all tracklets are known"
+            f"{len(test) - len(frames)} frames of {test.name} cannot be read, so some tracklets are "
+            "incomplete: restore the files"
         )
     sets = embed_sets(frames, tracklets.start, tracklets.stop)
     query = tracklets.query

@@ -139,7 +139,7 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
         return train_job(job, out, **watching)
     run = Run.load(out)
     if differ := job.config.differences(run.config.recipe):
-        raise PyriteError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
+        raise PyriteError(f"{out} contains a run with other {', '.join(differ)}: choose another out")
     run.check_data(job.data)
     copy = out / "corrections.csv"
     if job.config.corrections is not None and copy.exists() and copy.read_bytes() != read_corrections(job.config):
@@ -167,7 +167,7 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
     for name, value in given.items():
         setting = "method" if name == "loss" else name
         if not isinstance(getattr(config, setting), Missing):
-            raise PyriteError(f"{folder} has the {setting} {getattr(config, setting)}: leave out {name}")
+            raise PyriteError(f"{folder} has the {setting} {getattr(config, setting)}: omit {name}")
         config = config.replace(**{setting: ERM(read_loss(value)) if name == "loss" else value})
     config.require_objects(f" of {folder}")
     if isinstance(data, Dataset):
@@ -177,7 +177,7 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
     elif data is None or not isinstance(config.data, str) or config.data in (str(data), os.path.abspath(str(data))):
         source = load_data(config.data, config.to_dict())
     else:
-        raise PyriteError(f"data is {str(data)!r}, but the run that is resumed has {config.data!r}")
+        raise PyriteError(f"data is {str(data)!r}, but the resumed run was trained on {config.data!r}: omit data")
     job = resolve_defaults(config, source)
     for name in SETTINGS:
         was, now = getattr(saved, name), getattr(job.config, name)
@@ -195,8 +195,8 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
     if not new and facts.exists():  # it was not killed before the first step
         for name, (was, now) in job.config.differences(read_json(facts, recipe=dict)["recipe"]).items():
             raise PyriteError(
-                f"{recipe} was changed since the run began: {name} was {was!r} and is {now!r}. Undo that, or train a "
-                f"new run with --config {recipe} --out ..."
+                f"{recipe} was changed since the run began: {name} was {was!r} and is {now!r}. Undo the change, or "
+                f"train a new run with --config {recipe} --out ..."
             )
     shown, stop, every = watching.get("progress"), watching.get("stop"), job.config.checkpoint_every
     with locked(folder, new=new):

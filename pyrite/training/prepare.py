@@ -29,8 +29,8 @@ def add_noise(job: Job, noise: Noise) -> tuple[npt.NDArray[Any], npt.NDArray[Any
     data = job.data
     if data.true is not None and (wrong := int((data.labels != data.true).sum())):
         raise PyriteError(
-            f"noise is {str(noise)!r}, but {data.name} has labels that are wrong already ({wrong} of {len(data)}): "
-            "leave out noise, or use data with correct labels"
+            f"noise is {str(noise)!r}, but {data.name} already has wrong labels ({wrong} of {len(data)}): "
+            "omit noise, or use data with correct labels"
         )
     noisy = corrupt(data.labels, noise, len(data.classes), job.config.seed, as_numbers(data.inputs))
     return noisy.given, noisy.true, torch.tensor(noisy.matrix)
@@ -39,7 +39,9 @@ def add_noise(job: Job, noise: Noise) -> tuple[npt.NDArray[Any], npt.NDArray[Any
 def find_consensus(job: Job, annotations: Annotations, folder: Path | None) -> npt.NDArray[np.float64]:
     """The probability of every class by the labels of several annotators."""
     if job.config.noise is not None:
-        raise PyriteError(f"noise is {str(job.config.noise)!r}, but several annotators give labels: leave out noise")
+        raise PyriteError(
+            f"noise is {str(job.config.noise)!r}, but the labels come from several annotators: omit noise"
+        )
 
     def found() -> npt.NDArray[np.float64]:
         if folder is not None and (folder / "annotations.npz").exists():
@@ -79,7 +81,7 @@ def apply_corrections(
         )
     labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(config.drop_suspects))
     if not len(kept):
-        raise PyriteError(f"the corrections in {source} drop all {len(chosen)} samples: none is left to train on")
+        raise PyriteError(f"the corrections in {source} drop all {len(chosen)} samples: keep some to train on")
     warnings = [
         f"the corrections leave no sample of the class {data.classes[number]!r}"
         for number in np.setdiff1d(data.labels[chosen], labels[kept])

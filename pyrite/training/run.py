@@ -185,7 +185,7 @@ class Run:
         labels, names = found["labels"], tuple(map(str, found["names"].tolist()))
         whole = labels.dtype.kind in "iu" and labels.shape == (len(self.labels["given"]), len(names))
         if not whole or not -1 <= labels.min() <= labels.max() < len(self.classes):
-            raise PyriteError(f"{path} is damaged: it does not hold class numbers of these samples")
+            raise PyriteError(f"{path} is damaged: its labels do not match the samples or the classes")
         return Annotations(labels.astype(np.int64), names)
 
     @cached_property
@@ -305,7 +305,7 @@ class Run:
             inputs = self.features.transform(inputs.select(columns) if isinstance(inputs, Records) else inputs)
         elif not isinstance(inputs, Records) and inputs.shape[1] != self.facts["inputs"]["shape"][0]:
             shape = tuple(self.facts["inputs"]["shape"])
-            raise PyriteError(f"inputs have samples of shape {inputs.shape[1:]}, but the model takes {shape}")
+            raise PyriteError(f"inputs have samples of shape {inputs.shape[1:]}, but the model expects {shape}")
         if isinstance(inputs, Records):
             raise PyriteError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
@@ -388,10 +388,10 @@ def read_json(path: Path, **types: type) -> dict[str, Any]:
     with _reading(path):
         values: Any = json.loads(path.read_bytes())
         if not isinstance(values, dict):
-            raise PyriteError("it does not hold an object")
+            raise PyriteError("it does not contain a JSON object")
         for name, kind in types.items():
             if not isinstance(values.get(name), kind):
-                raise PyriteError(f"its {name!r} is no {kind.__name__}" if name in values else f"it has no {name!r}")
+                raise PyriteError(f"its {name!r} is not a {kind.__name__}" if name in values else f"it has no {name!r}")
     return dict(values)
 
 
@@ -405,11 +405,11 @@ def read_history(path: Path, *names: str) -> list[Line]:
             except (ValueError, RecursionError) as error:
                 raise PyriteError(f"line {number}: {error}") from None
             if not isinstance(line, dict):
-                raise PyriteError(f"line {number} does not hold an object")
+                raise PyriteError(f"line {number} is not a JSON object")
             if missing := [name for name in names if name not in line]:
                 raise PyriteError(f"line {number} has no {missing[0]!r}")
             if odd := [name for name, value in line.items() if not isinstance(value, int | float | None)]:
-                raise PyriteError(f"line {number}: its {odd[0]!r} is no number")
+                raise PyriteError(f"line {number}: its {odd[0]!r} is not a number")
             history.append(line)
     return history
 

@@ -130,7 +130,10 @@ class RunFolder(Observer):
             return self.begin()
         state = unpack(path)
         if self.config.differences(state["recipe"]):
-            raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
+            raise PyriteError(
+                f"{path} belongs to a run with a recipe other than {self.path / 'recipe.toml'}: restore the "
+                "file, or train again"
+            )
         if state["checksums"] != training.checksums:  # run.json, which has them too, may be gone
             raise PyriteError(f"the inputs of {self.config.data} are not those of {path}")
         self._began -= state["seconds"]

@@ -221,5 +221,5 @@ def test_images_with_a_table_of_labels_and_noise_is_refused(tmp_path: Path) -> N
     assert list(audit.annotators) == list(NAMES)
     assert len(audit.paths) == 80
     assert pyrite.audit(tmp_path / "run").annotators["first"].rate == audit.annotators["first"].rate
-    with pytest.raises(PyriteError, match="leave out noise"):
+    with pytest.raises(PyriteError, match="omit noise"):
         pyrite.train(photos, label=str(tmp_path / "labels.csv"), noise="symmetric(0.2)", epochs=1)

@@ -210,13 +210,13 @@ def test_a_ranking_gets_its_random_check() -> None:
 
 def test_bad_decisions(tmp_path: Path) -> None:
     audit, true = noisy()
-    with pytest.raises(ValueError, match="sample 1500 is not among the 1,500 samples"):
+    with pytest.raises(ValueError, match="sample 1500 is not among the 1,500 audited samples"):
         audit.reviewed({3: "keep", 1500: "keep"})
     with pytest.raises(ValueError, match="the decision on sample 3 is 'kept'"):
         audit.reviewed({3: "kept"})
-    with pytest.raises(ValueError, match="2 decisions: none is keep, relabel or drop"):
+    with pytest.raises(ValueError, match="none of the 2 decisions is keep, relabel or drop"):
         audit.reviewed({3: "unsure", 4: "unsure"})
-    with pytest.raises(ValueError, match="nothing to learn from 0 decisions"):
+    with pytest.raises(ValueError, match="none of the 0 decisions is keep"):
         audit.reviewed({})
     other, _ = noisy(seed=1)
     path = write(tmp_path / "other.csv", other, true, range(50))
@@ -228,5 +228,5 @@ def test_bad_decisions(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such file"):
         audit.reviewed(tmp_path / "none.csv")
     part = make_audit()
-    with pytest.raises(ValueError, match="sample 3 is not among the 60 samples"):
+    with pytest.raises(ValueError, match="sample 3 is not among the 60 audited samples"):
         part.reviewed({3: "keep"})

@@ -96,7 +96,7 @@ def test_chunks_of_dask(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
             pyrite.audit(labels, scores=table, kind="logits")
         with pytest.raises(pyrite.PyriteError, match="compute_chunk_sizes"):
             pyrite.audit(labels, scores=table[table[:, 0] > 0], kind="logits")
-        with pytest.raises(pyrite.PyriteError, match="average several models first"):
+        with pytest.raises(pyrite.PyriteError, match="average the models first"):
             pyrite.audit(labels, scores=[shards.to_dask(), scores], kind="logits")
 
 
@@ -174,7 +174,7 @@ def test_rows_in_another_order_are_refused() -> None:
     shuffled = frame.sample(frac=1, random_state=0)
     with pytest.raises(pyrite.PyriteError, match=r"scores has the same index as the samples, but in another order"):
         pyrite.audit(pd.Series(labels), scores=shuffled, kind="logits")
-    with pytest.raises(pyrite.PyriteError, match=r"the column 'index' of the scores does not count their rows"):
+    with pytest.raises(pyrite.PyriteError, match=r"the column 'index' of the scores does not number the rows"):
         pyrite.audit(labels, scores=shuffled.reset_index(), kind="logits")
     with pytest.raises(pyrite.PyriteError, match=r"label has the same index as the samples, but in another order"):
         pyrite.data.load(shuffled, label=pd.Series(labels))

@@ -126,7 +126,7 @@ def test_scores_and_labels_in_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "changes", "said"),
     [
-        (["lamp", "sofa"] * 100, {}, "the label 'sofa' is none of the classes of the scores, 'lamp', 'chair', 'table'"),
+        (["lamp", "sofa"] * 100, {}, "'sofa' is not one of the classes of the scores, 'lamp', 'chair', 'table'"),
         (["lamp", ""] * 100, {}, "the label at index 1 is missing: leave out samples without a label"),
         (["lamp", "chair"] * 100, {"classes": ["lamp", "sofa"]}, "scores have no column of the class 'sofa'"),
         (["lamp", "chair"] * 100, {"metadata": pd.DataFrame({"a": [1.0]})}, "metadata has 1 rows"),

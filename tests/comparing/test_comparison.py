@@ -107,7 +107,9 @@ def test_what_is_there_is_not_trained_again(found: pyrite.Comparison) -> None:
 def test_other_options_are_refused(found: pyrite.Comparison) -> None:
     for changed in ({"epochs": 3}, {"noise": "symmetric(0.2)"}, {"lr": 0.01}):
         name = "optimiser" if "lr" in changed else next(iter(changed))
-        with pytest.raises(ValueError, match=rf"ce-5 holds a run with other {name}(, schedule)?: choose another out"):
+        with pytest.raises(
+            ValueError, match=rf"ce-5 contains a run with other {name}(, schedule)?: choose another out"
+        ):
             pyrite.compare("digits", ["ce"], out=found.path, seed=5, **{**OPTIONS, **changed})
 
 

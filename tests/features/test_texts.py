@@ -33,7 +33,7 @@ def test_few_texts_are_not_reduced():
 
 
 def test_texts_without_words():
-    with pytest.raises(ValueError, match="hold no words: there is nothing to learn from"):
+    with pytest.raises(ValueError, match="contain no words to learn from"):
         encoder("tfidf").fit(texts(["", "  "]), np.arange(2))
 
 

@@ -65,7 +65,7 @@ def test_what_is_refused() -> None:
     for spec, words in {
         "co_teaching(rate=1)": "rate is 1",
         "co_teaching(ramp=0)": "ramp is 0",
-        "co_teaching(loss=peer(ce))": "depend on each other",
+        "co_teaching(loss=peer(ce))": "depends on others",
         "co_teaching(loss=3)": "loss is 3",
     }.items():
         with pytest.raises(ValueError, match=words):

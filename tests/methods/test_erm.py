@@ -264,7 +264,7 @@ def test_spelling() -> None:
         ("erm(gcee)", "unknown method 'gcee': did you mean 'gce'"),
         ("erm", r"erm: missing a required argument: 'loss'; it is called as erm\(loss\)"),
         ("erm(3)", "loss is 3, but must be a loss"),
-        ("erm(ce(reduction='sum'))", "training takes the mean, so leave out reduction"),
+        ("erm(ce(reduction='sum'))", "training uses the mean, so omit reduction"),
         (3, "method is 3, but must be a text such as"),
     ],
 )

@@ -268,7 +268,7 @@ def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> Non
         run.weight_curve(epoch=3)
     with pytest.raises(ValueError, match="too few samples"):
         pyrite.train("digits", method="meta_weight(size=2000)", out=tmp_path / "b")
-    with pytest.raises(ValueError, match="whose true labels are known, and those of digits are not"):
+    with pytest.raises(ValueError, match="with known true labels, but those of digits are unknown"):
         pyrite.train("digits", method="meta_weight(meta='clean', size=100)", out=tmp_path / "c")
 
 

@@ -131,7 +131,7 @@ def test_the_default_depends_on_augmentation() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("select(erm(ce))", "must have 2 or more"),
+        ("select(erm(ce))", "needs 2 or more"),
         ("select(erm(ce), ce)", "method 2 is CE"),
         ("select(l2rw(size=20), meta_weight(size=30))", "different meta sets"),
     ],

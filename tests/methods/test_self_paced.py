@@ -64,7 +64,7 @@ def test_what_is_refused() -> None:
         "self_paced(first=0)": "first is 0",
         "self_paced(last=1.5)": "last is 1.5",
         "self_paced(first=0.8, last=0.5)": "must not be below first",
-        "self_paced(loss=ce(reduction='sum'))": "leave out reduction",
+        "self_paced(loss=ce(reduction='sum'))": "omit reduction",
     }.items():
         with pytest.raises(ValueError, match=words):
             method(spec)

@@ -129,7 +129,7 @@ def test_a_truncated_recipe_is_no_recipe(tmp_path: Path) -> None:
 
 def test_recipes_of_later_versions(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("version = 99\n")
-    with pytest.raises(ValueError, match="its version is 99, but this pyrite reads versions up to 1"):
+    with pytest.raises(ValueError, match="its version is 99, but this version of pyrite reads recipes up to 1"):
         resolve("digits", config=tmp_path / "run.toml")
 
 
@@ -169,9 +169,12 @@ def test_what_is_no_recipe(values: dict[str, Any], said: str) -> None:
         ({"optimiser": "sgdd"}, "unknown optimiser 'sgdd': did you mean 'sgd'"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin': did you mean 'cosine'"),
         ({"augment": "cropflip"}, "unknown augmentation 'cropflip': did you mean 'crop_flip'"),
-        ({"loss": "ce", "method": "erm(mae)"}, "method and loss are both given: write the loss into the method"),
-        ({"loss": "ce(reduction='none')"}, "training takes the mean, so leave out reduction"),
-        ({"lr": 0.1, "optimiser": "sgd(lr=0.2)"}, r"lr is given twice: alone, and in the optimiser 'sgd\(lr=0.2\)'"),
+        ({"loss": "ce", "method": "erm(mae)"}, "method and loss are both given: pass the loss as an argument"),
+        ({"loss": "ce(reduction='none')"}, "training uses the mean, so omit reduction"),
+        (
+            {"lr": 0.1, "optimiser": "sgd(lr=0.2)"},
+            r"lr is given twice, alone and in the optimiser: omit one, or change 'sgd\(lr=0.2\)'",
+        ),
         ({"lr": 0.1, "optimiser": "sgd(0.2)"}, "lr is given twice"),
         ({"lr": 0.1, "optimiser": pyrite.training.optimisers.SGD()}, "lr is given twice"),
         ({"lr": -0.1}, "lr is -0.1, but must be a number, 0 or more"),
@@ -184,7 +187,9 @@ def test_what_cannot_be_resolved(values: dict[str, Any], said: str) -> None:
 
 
 def test_data_is_needed_and_known() -> None:
-    with pytest.raises(ValueError, match="data is missing: a name such as 'digits', a folder of images, or a file"):
+    with pytest.raises(
+        ValueError, match="data is missing: pass a name such as 'digits', a folder of images, or a file"
+    ):
         resolve()
     with pytest.raises(ValueError, match="did you mean 'digits'"):
         resolve("digit")

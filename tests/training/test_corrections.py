@@ -157,7 +157,7 @@ def test_a_class_that_is_gone(data: Dataset, tmp_path: Path) -> None:
 
 def test_nothing_is_left(data: Dataset, tmp_path: Path) -> None:
     ranking = rank(tmp_path / "suspects.csv", data, np.ones(len(data)))
-    with pytest.raises(ValueError, match=f"suspects.csv drop all {len(data)} samples: none is left to train on"):
+    with pytest.raises(ValueError, match=f"suspects.csv drop all {len(data)} samples: keep some to train on"):
         pyrite.train(data, corrections=ranking, drop_suspects=1.0, out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
 

@@ -209,9 +209,9 @@ def test_own_methods_train_and_resume(tmp_path: Path) -> None:
 def test_objects_that_are_spelled_need_not_be_handed_over_again(tmp_path: Path) -> None:
     run = pyrite.train("digits", loss=pyrite.GCE(q=0.5), out=tmp_path / "run", stop=lambda: True, **SMALL)
     assert str(run.config.method) == "erm(gce(q=0.5))"
-    with pytest.raises(ValueError, match=r"has the method erm\(gce\(q=0.5\)\): leave out loss"):
+    with pytest.raises(ValueError, match=r"has the method erm\(gce\(q=0.5\)\): omit loss"):
         pyrite.train(resume=run.path, loss=pyrite.GCE(q=0.5))
-    with pytest.raises(ValueError, match=r"has the model mlp\(hidden=\(8,\)\): leave out model"):
+    with pytest.raises(ValueError, match=r"has the model mlp\(hidden=\(8,\)\): omit model"):
         pyrite.train(resume=run.path, model=nn.Linear(64, 10))
     assert pyrite.train(resume=run.path).finished
 

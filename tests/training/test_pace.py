@@ -190,7 +190,7 @@ def test_some_of_the_texts() -> None:
 
 
 def test_bad_lengths() -> None:
-    with pytest.raises(ValueError, match="epochs and minutes are both given: each is a length of training"):
+    with pytest.raises(ValueError, match="epochs and minutes are both given: each sets the length of training"):
         resolve("digits", epochs=3, minutes=1)
     with pytest.raises(ValueError, match="minutes is 0, but must be a number above 0"):
         resolve("digits", minutes=0)

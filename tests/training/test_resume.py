@@ -323,7 +323,7 @@ def test_resume_takes_no_options(begun: Path, tmp_path: Path) -> None:
     for option in [*options, {"config": begun / "recipe.toml"}]:
         with pytest.raises(ValueError, match="omit all other options"):
             pyrite.train(resume=begun, **option)
-    with pytest.raises(ValueError, match="data is 'mnist', but the run that is resumed has 'digits'"):
+    with pytest.raises(ValueError, match="data is 'mnist', but the resumed run was trained on 'digits'"):
         pyrite.train("mnist", resume=begun)
     with pytest.raises(ValueError, match=r"is not a run: it has no recipe.toml"):
         pyrite.train(resume=tmp_path / "nothing")

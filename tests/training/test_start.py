@@ -92,7 +92,7 @@ def test_what_is_encoded_needs_the_number(tmp_path: Path) -> None:
     rows = "".join(f"{'red' if row % 2 else 'blue'},{row},{'ab'[row % 2]}\n" for row in range(40))
     (tmp_path / "t.csv").write_text(f"colour,size,label\n{rows}")
     loss = "scale(mae, tau=1, margin='measured')"
-    with pytest.raises(ValueError, match="measured on images and plain numbers, and these are encoded by table"):
+    with pytest.raises(ValueError, match="cannot be measured on inputs that are encoded by table"):
         pyrite.train(tmp_path / "t.csv", loss=loss, out=tmp_path / "a")
 
 
@@ -110,7 +110,7 @@ def test_the_check_uses_what_was_measured() -> None:
     assert (found.expected_margin, found.spread, found.net) == (start.margin, start.spread, "fast_cnn")
     assert found.initial == pytest.approx(4 * p * (1 - p), rel=1e-5)
     assert "fast_cnn before training has a mean margin of -4.6" in str(found)
-    assert "scores have a spread of 0.1" in str(found)
+    assert "scores have a measured spread of 0.1" in str(found)
     assert found.cures[0] == "scale(mae, tau=2.63, margin='measured')"
     cured = pyrite.check_on_net(found.cures[0], "fast_cnn", classes=100)
     assert cured.initial == pytest.approx(0.25, abs=5e-3)

@@ -246,7 +246,7 @@ def test_a_set_that_knows_its_own_truth(tmp_path: Path) -> None:
     assert np.array_equal(run.labels["given"], given)
     assert np.array_equal(run.labels["true"], true)
     assert run.history[0]["memorised"] is not None
-    with pytest.raises(ValueError, match=r"human has labels that are wrong already \(\d+ of 90\)"):
+    with pytest.raises(ValueError, match=r"human already has wrong labels \(\d+ of 90\)"):
         pyrite.train(data, out=tmp_path / "b", noise="symmetric(0.5)", **options)
 
 
