@@ -60,7 +60,7 @@ def test_damaged_files_are_named_on_resume(name: str, content: str, run: Path) -
 def test_facts_of_another_type_are_named(name: str, value: object, run: Path) -> None:
     facts = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(facts | {name: value}))
-    assert f"run.json (its {name!r} is no list)" in refused("audit", str(run))
+    assert f"run.json (its {name!r} is not a list)" in refused("audit", str(run))
 
 
 @pytest.mark.parametrize("name", ["visits", "last_margin", "last_trust", "margin_edges", "margins", "class_margins"])

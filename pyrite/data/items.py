@@ -200,7 +200,7 @@ def check_like(shape: Sequence[int], dtype: np.dtype[Any], like: Schema, what: s
     if not shape[0]:
         raise PyriteError(f"{what} has no samples")
     if tuple(shape[1:]) != tuple(like.shape):
-        raise PyriteError(f"{what} has samples of shape {tuple(shape[1:])}, but the model takes {tuple(like.shape)}")
+        raise PyriteError(f"{what} has samples of shape {tuple(shape[1:])}, but the model expects {tuple(like.shape)}")
     if like.dtype and dtype.name != like.dtype:
         raise PyriteError(
             f"{what} has images of {dtype.name}, but the model was trained on {described(like)}: prepare them in the "

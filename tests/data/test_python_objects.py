@@ -340,8 +340,8 @@ def test_too_much_for_the_memory(refused: Any) -> None:
 def test_predictions_of_other_samples_are_refused(trained: Any, refused: Any) -> None:
     run = trained(X, Y, key=id(X))[0]
     for wrong in (X[:, :3], torch.tensor(X[:, :3]), tensors(X[:, :3]), load((X[:, :3], Y))):
-        assert "has samples of shape (3,), but the model takes (4,)" in refused(run.predict, wrong)
-    assert "samples of shape (3,), but the model takes (4,)" in refused(run.scores, X[:, :3])
+        assert "has samples of shape (3,), but the model expects (4,)" in refused(run.predict, wrong)
+    assert "samples of shape (3,), but the model expects (4,)" in refused(run.scores, X[:, :3])
     assert "trained on 4 numbers per sample" in refused(run.predict, TEXTS)
     assert "with the parts 'train': pass one, as data['train']" in refused(run.predict, {"train": tensors()})
     assert "item 0 has samples of shape (3,)" in refused(run.predict, [{"x": X[0, :3]}])
@@ -408,5 +408,5 @@ def test_the_classifier() -> None:
         fitted(hub.DatasetDict(train=texts))
     with pytest.raises(ValueError, match="requires y to be passed"):
         fitted(torch.tensor(X))
-    with pytest.raises(ValueError, match=r"samples of shape \(3,\), but the model takes \(4,\)"):
+    with pytest.raises(ValueError, match=r"samples of shape \(3,\), but the model expects \(4,\)"):
         fitted(tensors()).predict(torch.tensor(X[:, :3]))

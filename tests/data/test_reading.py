@@ -64,7 +64,7 @@ def test_plain_numbers_have_no_gaps(tmp_path, refused):
     assert "column 'x': the number is missing, and none was missing in training" in refused(
         read_like, tmp_path / "b.csv", described
     )
-    assert "samples of shape (3,), but the model takes (2,)" in refused(read_like, np.zeros((1, 3)), described)
+    assert "samples of shape (3,), but the model expects (2,)" in refused(read_like, np.zeros((1, 3)), described)
 
 
 def test_texts_and_images(tmp_path, refused):

@@ -73,7 +73,7 @@ def test_other_samples_are_refused(name: str) -> None:
         if kind in described.takes:
             described.check(data)
         else:
-            with pytest.raises(ValueError, match=r"^features is .*, which takes .*, but mine has"):
+            with pytest.raises(ValueError, match=r"^features is .*, which requires .*, but mine has"):
                 described.check(data)
 
 

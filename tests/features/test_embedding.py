@@ -132,7 +132,7 @@ def test_other_weights_than_at_training_are_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "spec", "words"),
     [
-        ("blobs", NET, "takes images, but blobs has plain numbers"),
+        ("blobs", NET, "requires images, but blobs has plain numbers"),
         ("digits", "efficientnet_lite0(size=7)", "size is 7"),
         ("digits", "efficientnet_lit0", "did you mean 'efficientnet_lite0'"),
     ],

@@ -102,7 +102,7 @@ def test_a_folder_is_found_from_elsewhere(vit: Path, monkeypatch: pytest.MonkeyP
         ("nobody/nothing", "digits", "hf('nobody/nothing') is not a model with safetensors weights on this machine"),
         ("BERT", "digits", "is not a model of images on this machine"),
         ("VIT", "TEXTS", "is not a model of texts on this machine"),
-        ("VIT", "blobs", "takes images or text, but blobs has plain numbers"),
+        ("VIT", "blobs", "requires images or text, but blobs has plain numbers"),
     ],
 )
 def test_models_that_are_not_there(

@@ -87,7 +87,7 @@ def test_what_is_refused() -> None:
             method(spec)
     for spec, words in {
         "forward(matrix=[[1, 0], [0, 1]])": "matrix has 2 rows, but there are 3 classes",
-        "forward(matrix='noise')": "no noise is simulated",
+        "forward(matrix='noise')": "the run has no noise: pass a matrix",
         "forward": "epochs is 1, but forward",
     }.items():
         with pytest.raises(ValueError, match=words):

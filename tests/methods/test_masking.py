@@ -57,7 +57,7 @@ def test_what_is_refused() -> None:
             method(spec)
     for spec, words in {
         "masking(structure=[[1, 0], [0, 1]])": "structure has 2 rows, but there are 3 classes",
-        "masking(structure='noise')": "no noise is simulated",
+        "masking(structure='noise')": "the run has no noise: pass a matrix",
     }.items():
         with pytest.raises(ValueError, match=words):
             method(spec).start(Context(batches(), learner, epochs=2, classes=3))

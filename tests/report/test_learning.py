@@ -53,7 +53,7 @@ def test_what_is_unknown_has_no_panel(make_run: Make, tmp_path: Path) -> None:
     assert [axes.get_ylabel() for axes in figure.axes] == ["test accuracy"]
     assert figure.axes[0].get_xlabel() == "epoch"
     nothing = Comparison(tmp_path, (Row("ce", (make_run([None], [None]),)),))
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="no run has test accuracy or true labels"):
         learning_figure(nothing)
 
 
@@ -82,5 +82,5 @@ def test_one_run_tells_right_labels_from_wrong_where_it_can(make_run: Make) -> N
     for line in unknown.history:
         line |= {"clean_accuracy": None, "recovered": None, "validation_accuracy": 0.5}
     assert set(lines(run_figure(unknown), 0)) == {"validation accuracy, given labels", "given labels learned"}
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="no epoch is finished"):
         run_figure(make_run([], []))

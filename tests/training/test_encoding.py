@@ -87,7 +87,7 @@ def test_noise_that_depends_on_the_samples(tmp_path: Path) -> None:
 
 
 def test_features_that_do_not_suit_the_data() -> None:
-    with pytest.raises(ValueError, match=r"features is tfidf.*, which takes text, but digits has images"):
+    with pytest.raises(ValueError, match=r"features is tfidf.*, which requires text, but digits has images"):
         pyrite.train("digits", features="tfidf")
     with pytest.raises(ValueError, match="unknown features 'tf_idf': did you mean 'tfidf'"):
         pyrite.train("digits", features="tf_idf")

@@ -62,7 +62,8 @@ def by_pixels(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return forward(self, inputs)
 
     monkeypatch.setattr(nn.Conv2d, "forward", counted)
-    monkeypatch.setattr(pace, "perf_counter", lambda: clock.now)
+    for module in (pace, defaults):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
     return clock
 
 

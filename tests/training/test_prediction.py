@@ -108,7 +108,7 @@ def test_other_columns_are_one_sentence(table: pyrite.Run, text: str, said: str,
 
 
 def test_samples_of_another_shape(digits: pyrite.Run) -> None:
-    with pytest.raises(ValueError, match="but the model takes"):
+    with pytest.raises(ValueError, match="but the model expects"):
         digits.predict(np.zeros((2, 1, 9, 9), np.uint8))
     with pytest.raises(ValueError, match="there is no file or folder"):
         digits.predict("nothing")
