@@ -54,13 +54,13 @@ class Table(NamedTuple):
         return "\n".join(([self.title] if self.title else []) + shown)
 
 
-def counted(number: int, word: str) -> str:
-    """A number of things.
+def counted(number: int, word: str, several: str = "") -> str:
+    """A number of things; ``several`` is the plural, if it is not the word with an s.
 
-    >>> counted(1, "image"), counted(1500, "image")
-    ('1 image', '1,500 images')
+    >>> counted(1, "image"), counted(1500, "image"), counted(2, "class", "classes")
+    ('1 image', '1,500 images', '2 classes')
     """
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return f"{number:,} {word if number == 1 else several or f'{word}s'}"
 
 
 def duration(seconds: float) -> str:

@@ -15,8 +15,6 @@ from scipy.special import expit, gammaln, logsumexp, softmax
 
 from pyrite.arrays import Flags, Floats, Ints
 
-__all__ = ["Fit", "Parameters", "Samples", "fit_parameters", "from_votes", "with_difficulty"]
-
 _TOLERANCE: Final = 1e-6  # of the mean log-likelihood of a sample, from step to step
 _MOST_STEPS: Final = 500
 _SMALLEST: Final = 1e-12  # probabilities below it, including 0, are taken as that

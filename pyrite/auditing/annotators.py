@@ -7,7 +7,6 @@ hard for one annotator is hard for others, and two who make the same error are n
 model, and what was measured.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -18,12 +17,8 @@ from pyrite.arrays import Floats, Ints
 from pyrite.auditing.annotator_model import Fit, Parameters, Samples, fit_parameters, from_votes, with_difficulty
 from pyrite.checks import check_memory
 
-__all__ = ["AnnotatorFit", "fit_annotators", "votes"]
-
 _RESAMPLES: Final = 20  # for standard errors, with a relative error of about a sixth
 _CONFIDENCE: Final = 1.96  # standard errors at each side of an interval of 95 %
-
-Progress = Callable[[float], None]
 
 
 @final
@@ -35,8 +30,6 @@ class AnnotatorFit:
     rates: Floats  # the fraction of each annotator's labels that are wrong
     intervals: Floats  # of 95 %, one row of two ends per annotator
     counts: Ints  # of each annotator's labels
-    all_rate: float  # the fraction of all labels that are wrong
-    all_interval: tuple[float, float]
     given_error: float  # the standard error of the fraction of the given labels that are wrong
     given_interval: tuple[float, float]
     model_rate: float  # how often the class that the model prefers is wrong; NaN without a model
@@ -64,7 +57,6 @@ def fit_annotators(
     given: Ints | None = None,
     seed: int = 0,
     errors: bool = True,
-    progress: Progress = lambda done: None,
 ) -> AnnotatorFit:
     """Fit the classes of samples and the matrices of annotators to each other.
 
@@ -76,16 +68,13 @@ def fit_annotators(
         given: one label per sample, of which the fraction that is wrong is estimated too.
         seed: of the resamples.
         errors: whether standard errors are needed; without them the intervals have no width.
-        progress: called with the fraction of the work that is done.
     """
     check_memory(8 * labels.shape[1] * 2 * classes**2, f"{labels.shape[1]} annotators with {classes} classes")
     samples = Samples.of(labels, classes, log_p)
-    random, work = np.random.default_rng(seed), 3 + (_RESAMPLES if errors else 0)
+    random = np.random.default_rng(seed)
     best = one = fit_parameters(samples, from_votes(samples, votes(labels, classes)))
-    progress(1 / work)
     if _is_better(samples, one.parameters, random.permutation(len(labels)) % 2):
         best = fit_parameters(samples, with_difficulty(one.parameters))
-    progress(3 / work)
 
     def wrong(fit: Fit, some: Samples) -> Floats:
         """The fractions of wrong labels: of each annotator, of all together, of the given ones."""
@@ -97,11 +86,10 @@ def fit_annotators(
     rates, spread = wrong(best, samples), np.zeros(labels.shape[1] + 2)
     if errors:
         drawn = np.empty((_RESAMPLES, len(rates)))
-        for number in range(_RESAMPLES):
+        for row in drawn:
             times = np.bincount(random.integers(len(labels), size=len(labels)), minlength=len(labels))
             some = replace(samples, weight=times.astype(np.float64))
-            drawn[number] = wrong(fit_parameters(some, best.parameters, renew=False), some)
-            progress((4 + number) / work)
+            row[:] = wrong(fit_parameters(some, best.parameters, renew=False), some)
         # An annotator of few labels may have none in a resample.
         spread = np.where(np.isnan(drawn), rates, drawn).std(0, ddof=1)
     counts = np.array([*samples.counts, samples.counts.sum(), len(labels)])
@@ -116,10 +104,8 @@ def fit_annotators(
         rates=rates[:-2],
         intervals=intervals[:-2],
         counts=samples.counts.astype(np.int64),
-        all_rate=float(rates[-2]),
-        all_interval=_pair(intervals[-2]),
         given_error=float(spread[-1]),
-        given_interval=_pair(intervals[-1]),
+        given_interval=(float(intervals[-1, 0]), float(intervals[-1, 1])),
         model_rate=float(_wrong(best.posterior, samples.log_p.argmax(1))[known].mean()) if known.any() else np.nan,
         matrices=np.einsum("alij,l->aij", best.parameters.matrices, levels),
         gain=_gain(best.posterior, typical),
@@ -169,10 +155,6 @@ def _intervals(rates: Floats, spread: Floats, counts: Floats, shifts: Floats) ->
     low, high = logit(centre) - error + np.minimum(shifts, 0), logit(centre) + error + np.maximum(shifts, 0)
     known = np.nan_to_num(rates)
     return np.stack([np.minimum(expit(low), known), np.maximum(expit(high), known)], 1)
-
-
-def _pair(ends: Floats) -> tuple[float, float]:
-    return float(ends[0]), float(ends[1])
 
 
 def _gain(posterior: Floats, typical: Floats) -> Floats:

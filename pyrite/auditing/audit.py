@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # for annotations alone
     from pyrite.report.audit_page import InlinePage
     from pyrite.training import Run
 
-__all__ = ["Annotator", "Audit", "Confusion"]
-
 _LABEL_NEXT: Final = 100  # samples to label once more that the JSON lists
 _MOST_LISTED: Final = 100  # classes; the matrices of 1,000 would take 60 MB as JSON
 
@@ -342,12 +340,13 @@ class Audit:
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Of all samples in the order of the ranking."""
         names = np.array(self.classes, object)
+        consensus = {"consensus": names[self.suggested], "consensus_probability": self.likelihoods[:, 0]}
         columns = {
             "index": self.index,
             "path": np.array(self.paths or [""] * len(self), object),
             "given": names[self.labels],
             "suggested": names[self.suggested],
-            **self._consensus_columns(),
+            **(consensus if self.annotators else {}),
             "wrong_probability": self.wrong_probability,
             "score": self.score,
             "suspect": self.is_suspect.astype(int),
@@ -356,14 +355,6 @@ class Audit:
             columns["reviewed"] = np.full(len(self), "", object)
             columns["reviewed"][self.review.rows] = self.review.decision
         return {name: values[self.ranking] for name, values in (columns | {**self.evidence}).items()}
-
-    def _consensus_columns(self) -> dict[str, npt.NDArray[Any]]:
-        if not self.annotators:
-            return {}
-        return {
-            "consensus": np.array(self.classes, object)[self.suggested],
-            "consensus_probability": self.likelihoods[:, 0],
-        }
 
     def samples(self) -> Dataset | None:
         """The data that ``index`` refers to; None if they were not passed, or cannot be read any more."""

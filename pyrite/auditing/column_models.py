@@ -13,8 +13,6 @@ from pyrite.auditing.parts import Parts, parts_of
 from pyrite.auditing.slices import Disagreement
 from pyrite.data import Column, Records
 
-__all__ = ["ColumnModels", "Leak", "find_leaks"]
-
 _FOLDS: Final = 3
 _INNER: Final = 5  # folds, and trees, of the model of a set of samples
 _FOREST: Final = 50

@@ -17,8 +17,6 @@ from pyrite.auditing.scores import Kind, combine_scores
 from pyrite.data import Annotations, annotation_numbers
 from pyrite.errors import PyriteError
 
-__all__ = ["audit_annotated", "with_annotators"]
-
 _SMALLEST = 1e-12  # probabilities closer to 0 or 1 are taken as that, so that log-odds are finite
 
 _FARTHEST = (

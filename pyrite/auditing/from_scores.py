@@ -38,8 +38,6 @@ from pyrite.auditing.where import with_slices
 from pyrite.data import Records
 from pyrite.errors import PyriteError
 
-__all__ = ["FEWEST", "audit_margins", "audit_scores", "check_enough"]
-
 FEWEST: Final = 50
 """The fewest samples from which label noise can be estimated."""
 
@@ -150,7 +148,10 @@ def audit_margins(
         fit, rate = fit_noise(groups), estimate_rate(groups)
     else:
         fit = NoiseFit.initial(len(classes))
-        warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
+        fraction = max(0.2, (FEWEST + 2) / len(labels))
+        cure = f"hold out more (validation={fraction:.2g})" if fraction <= 0.5 else "it takes some hundred samples"
+        few = f"{unseen.sum()} samples were held out, fewer than {FEWEST}, so there is only a ranking: {cure}"
+        warnings = (*warnings, few)
     score = log_odds(fit.log_joint(log_p, labels), labels)
     if rate is not None:
         score = OddsCalibration.of(score[unseen], rate.rate, rate.slope)(score)
@@ -245,12 +246,6 @@ def _conclude(
         matrix_error=matrix_error,
         **columns,
     )
-
-
-def _too_few_held_out(count: int, samples: int) -> str:
-    fraction = max(0.2, (FEWEST + 2) / samples)
-    cure = f"hold out more (validation={fraction:.2g})" if fraction <= 0.5 else "it takes some hundred samples"
-    return f"{count} samples were held out, fewer than {FEWEST}, so there is only a ranking: {cure}"
 
 
 def _absent_classes(labels: Ints, classes: Sequence[str]) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from pyrite.arrays import Ints
 from pyrite.data import Dataset, Inputs, LazyImages, Records, Unreadable
-
-__all__ = ["FEW", "ClassSize", "Copies", "DataIssues", "data_issues"]
+from pyrite.text_tables import counted
 
 FEW: Final = 10
 """A class with fewer samples is near empty: a validation part of a tenth would have none of it."""
@@ -56,28 +55,24 @@ class DataIssues:
         """One sentence per kind of problem, with its first example."""
         sentences = []
         if self.contradictions:
-            count = len(self.contradictions)
-            samples = sum(len(group.samples) for group in self.contradictions)
-            sentences.append(
-                f"{_many(count, 'input')} {'occurs' if count == 1 else 'occur'} more than once with different labels, "
-                f"in {samples} samples, such as {self.contradictions[0].example}"
-            )
+            inputs = counted(len(self.contradictions), "input occurs", "inputs occur")
+            where = f"in {sum(len(group.samples) for group in self.contradictions)} samples"
+            example = self.contradictions[0].example
+            sentences.append(f"{inputs} more than once with different labels, {where}, such as {example}")
         if self.near_copies:
-            groups = _many(len(self.near_copies), "group of near copies has", "groups of near copies have")
+            groups = counted(len(self.near_copies), "group of near copies has", "groups of near copies have")
             sentences.append(f"{groups} different labels, such as {self.near_copies[0].example}")
         if self.repeated:
-            verb = "repeats" if self.repeated == 1 else "repeat"
-            sentences.append(f"{_many(self.repeated, 'sample')} {verb} the input and label of an earlier one")
+            samples = counted(self.repeated, "sample repeats", "samples repeat")
+            sentences.append(f"{samples} the input and label of an earlier one")
         if self.near_empty:
             named = [f"{name!r} ({count})" for name, count in self.near_empty[:5]]
             rest = ["..."] if len(self.near_empty) > len(named) else []
-            verb = "has" if len(self.near_empty) == 1 else "have"
-            classes = _many(len(self.near_empty), "class", "classes")
-            sentences.append(f"{classes} {verb} fewer than {FEW} samples: {', '.join(named + rest)}")
+            classes = counted(len(self.near_empty), "class has", "classes have")
+            sentences.append(f"{classes} fewer than {FEW} samples: {', '.join(named + rest)}")
         if self.unreadable:
-            sentences.append(
-                f"{_many(len(self.unreadable), 'file')} could not be read, such as {self.unreadable[0].reason}"
-            )
+            files = counted(len(self.unreadable), "file")
+            sentences.append(f"{files} could not be read, such as {self.unreadable[0].reason}")
         return tuple(sentences)
 
     def summary(self) -> dict[str, Any]:
@@ -168,7 +163,3 @@ def _copies(keys: npt.NDArray[Any], index: Ints) -> list[Ints]:
     copied = np.flatnonzero(counts[number] > 1)
     order = copied[np.argsort(number[copied], kind="stable")]
     return np.split(index[order], np.cumsum(counts[counts > 1])[:-1]) if len(order) else []
-
-
-def _many(count: int, one: str, several: str = "") -> str:
-    return f"{count} {one if count == 1 else several or one + 's'}"

@@ -18,8 +18,6 @@ from scipy.optimize import minimize_scalar
 
 from pyrite.arrays import Floats, Ints
 
-__all__ = ["POWERS", "LabelGroups", "LabelNoise", "NoiseFit", "fit_noise", "likeliest_fit", "log_sum_exp", "symmetric"]
-
 POWERS: Final = (1, 2, 3, 5, 8)
 """How much sharper than the given labels true classes may be."""
 

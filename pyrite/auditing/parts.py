@@ -8,8 +8,6 @@ import numpy.typing as npt
 from pyrite.arrays import Flags, Ints
 from pyrite.data import Column
 
-__all__ = ["Parts", "parts_of"]
-
 _QUANTILES: Final = 10
 _VALUES: Final = 12  # numbers of at most so many distinct values are parted by value
 _PERIODS: Final = 24

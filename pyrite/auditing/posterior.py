@@ -5,20 +5,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
+from scipy.stats import rankdata
 
 from pyrite.arrays import Floats, Ints
 from pyrite.auditing.noise_fit import log_sum_exp
-
-__all__ = [
-    "CHOICES",
-    "class_probabilities",
-    "likely_classes",
-    "log_odds",
-    "noise_matrix",
-    "sums_by_label",
-    "suspect_threshold",
-    "values_at_same_ranks",
-]
 
 _LOWEST_THRESHOLD: Final = 0.1  # with fewer wrong labels than one in ten, the page advises to stop a review
 _NOTHING: Final = 0.4  # expected wrong labels; an audit of 50 labels, the fewest, finds 0.5 or more
@@ -99,6 +89,6 @@ def suspect_threshold(wrong: Floats) -> float:
 
 def values_at_same_ranks(own: Floats, other: Floats) -> Floats:
     """The values of ``other`` at the ranks of ``own``, as fractions of the length; ties keep the order of ``own``."""
-    rank = np.empty(len(own))
-    rank[np.argsort(own, kind="stable")] = (np.arange(len(own)) + 0.5) / len(own)
-    return np.interp(rank, (np.arange(len(other)) + 0.5) / len(other), np.sort(other)) + 1e-6 * rank
+    rank = np.asarray((rankdata(own, "ordinal") - 0.5) / len(own))
+    values: Floats = np.interp(rank, (np.arange(len(other)) + 0.5) / len(other), np.sort(other))
+    return values + 1e-6 * rank

@@ -14,8 +14,6 @@ from sklearn.isotonic import isotonic_regression
 
 from pyrite.arrays import Floats, Ints
 
-__all__ = ["Estimate", "Recalibration", "Strata", "exact_estimate", "stratify"]
-
 _LIMIT: Final = 9.0  # log-odds; audits are not taken at their word beyond one label in 8,000
 _WIDTH: Final = 0.5  # of a stratum, in log-odds
 

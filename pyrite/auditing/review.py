@@ -21,8 +21,6 @@ from pyrite.errors import PyriteError
 from pyrite.spec import nearest
 from pyrite.text_tables import counted
 
-__all__ = ["CHECKED", "Decisions", "Review", "queue_of", "random_check", "review_audit"]
-
 Decisions = str | os.PathLike[str] | Corrections | Mapping[int, str]
 """A file of corrections, what was read from it, or the decision by the number of the sample."""
 
@@ -186,10 +184,7 @@ class Review:
         score[self.verdict == 1] = _SEEN
         score[self.verdict == 0] = -_SEEN
         choices, likelihoods = self._reordered(score)
-        rate, noise_rate = (
-            self.rate,
-            float(expit(score).mean()),
-        )  # strata have one probability, so these differ a little
+        rate, noise_rate = self.rate, float(expit(score).mean())  # strata have one probability: these differ a little
         after = replace(
             old,
             score=score,

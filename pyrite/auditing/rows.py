@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from pyrite.errors import PyriteError
 
-__all__ = ["blocks", "is_dask", "over_rows", "with_whole_rows"]
-
 Result = TypeVar("Result")
 Column = npt.NDArray[Any] | range
 

@@ -16,19 +16,6 @@ from pyrite.auditing.shards import Shards
 from pyrite.data import annotation_cells, are_several, frame_table, is_frame, is_missing, listed
 from pyrite.errors import PyriteError
 
-__all__ = [
-    "Kind",
-    "check_labels",
-    "combine_scores",
-    "doubts_of",
-    "gap_of",
-    "named_scores",
-    "neighbour_scores",
-    "numbered",
-    "preferences",
-    "to_log_p",
-]
-
 Kind = Literal["logits", "probabilities", "log-probabilities"]
 
 # The tolerance for sums of probabilities. In float16 the logarithm of a small one has errors of some thousandths.

@@ -12,8 +12,6 @@ from pyrite.data import listed
 from pyrite.errors import PyriteError
 from pyrite.files import shard_paths
 
-__all__ = ["Shards", "open_shards"]
-
 _CHUNK: Final = 64 << 20  # bytes that a Dask worker reads at once
 
 

@@ -11,8 +11,6 @@ from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.parts import Parts, parts_of
 from pyrite.data import Records
 
-__all__ = ["LEVEL", "Disagreement", "Slice", "find_slices"]
-
 LEVEL: Final = 0.05  # the probability of naming anything where nothing differs
 _FEWEST: Final = 20  # samples of a slice
 _MOST: Final = 5  # slices that are named

@@ -13,8 +13,6 @@ from pyrite.auditing.slices import LEVEL, Disagreement, find_slices
 from pyrite.data import Column, Dataset, Records
 from pyrite.errors import PyriteError
 
-__all__ = ["columns_of", "with_metadata", "with_slices"]
-
 
 def with_slices(
     audit: Audit,

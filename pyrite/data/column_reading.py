@@ -201,13 +201,9 @@ def reading_sentence(reading: Sequence[ColumnReading]) -> str:
     '1 category; 1 column is left out'
     """
     counts = Counter(one.kind for one in reading)
-    words = [_counted(counts[kind], kind) for kind in KINDS if counts[kind]]
+    words = [counted(counts[kind], kind, _PLURALS.get(kind, "")) for kind in KINDS if counts[kind]]
     out = counts["left out"]
     return ", ".join(words) + (f"; {counted(out, 'column')} {'is' if out == 1 else 'are'} left out" if out else "")
-
-
-def _counted(number: int, kind: str) -> str:
-    return counted(number, kind) if number == 1 or kind not in _PLURALS else f"{number:,} {_PLURALS[kind]}"
 
 
 def left_out_notes(left_out: Mapping[str, str]) -> list[str]:

@@ -1,0 +1,21 @@
+from .annotators import fit_annotators as fit_annotators
+from .audit import Annotator as Annotator, Audit as Audit
+from .column_models import ColumnModels as ColumnModels, Leak as Leak, find_leaks as find_leaks
+from .from_annotators import audit_annotated as audit_annotated, with_annotators as with_annotators
+from .from_scores import (
+    FEWEST as FEWEST,
+    audit_margins as audit_margins,
+    audit_scores as audit_scores,
+    check_enough as check_enough,
+)
+from .issues import data_issues as data_issues
+from .sample_scores import SCORES as SCORES, AuditScore as AuditScore, Evidence as Evidence
+from .scores import (
+    Kind as Kind,
+    check_labels as check_labels,
+    named_scores as named_scores,
+    numbered as numbered,
+    preferences as preferences,
+)
+from .shards import open_shards as open_shards
+from .where import columns_of as columns_of, with_metadata as with_metadata, with_slices as with_slices
