@@ -26,7 +26,7 @@ def as_path(path: object) -> Path:
     return Path(os.path.expanduser(path))
 
 
-_BRACES, _DIGITS = re.compile(r"\{(\d+)\.\.(\d+)\}"), re.compile(r"(\d+)")
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def is_pattern(text: str) -> bool:

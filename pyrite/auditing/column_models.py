@@ -124,10 +124,8 @@ class ColumnModels:
 
 
 def _numbers(column: Column) -> npt.NDArray[Any]:
-    if column.kind == "date":
-        return np.where(column.missing, np.nan, column.values.astype(np.int64) / 1e6)
     if column.kind != "category":
-        return column.values
+        return column.numbers
     names, codes = np.unique(column.values.astype(str), return_inverse=True)
     order = np.argsort(-np.bincount(codes), kind="stable")
     rank = np.empty(len(names))

@@ -209,11 +209,9 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
     if not known or (several and classes is None):
         return labels
     number = {str(name): place for place, name in enumerate(classes or ())}
-    gaps = (
-        [] if several else [row for row, text in enumerate(map(str, texts)) if text not in number and is_missing(text)]
-    )
-    if gaps:
-        raise PyriteError(f"the label at index {gaps[0]} is missing: leave out samples without a label")
+    for row, text in enumerate(() if several else map(str, texts)):
+        if is_missing(text) and text not in number:
+            raise PyriteError(f"the label at index {row} is missing: leave out samples without a label")
     if not number or not known <= number.keys():
         if all(text.isascii() and text.isdecimal() for text in known):
             return labels if several else np.array([int(text) for text in texts.tolist()], np.int64)
@@ -227,10 +225,6 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
         names = annotation_cells(labels)[1]
         rows = [[number.get(cell, -1) for cell in row] for row in cells.tolist()]
         return DataFrame(rows, columns=list(names))
-    if "" in texts.tolist():
-        raise PyriteError(
-            f"the label at index {texts.tolist().index('')} is missing: leave out samples without a label"
-        )
     return np.array([number[str(value)] for value in texts.tolist()], np.int64)
 
 

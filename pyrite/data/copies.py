@@ -160,7 +160,7 @@ def _of_table(records: Records) -> npt.NDArray[np.float64]:
         if column.values.dtype == object:
             columns.append(np.unique(column.values.astype(str), return_inverse=True)[1].astype(np.float64))
         else:
-            columns.append(column.values.astype(np.float64) if column.kind == "date" else column.values)
+            columns.append(column.numbers)
     return np.stack(columns, 1)
 
 

@@ -92,11 +92,11 @@ def read_unpacked(path: Path, most: int = 512 * 2**20) -> bytes:
     return content
 
 
-def read_members(path: Path, wanted: Sequence[str], most: int = 512 * 2**20) -> dict[str, bytes]:
+def read_members(path: Path, wanted: Sequence[str]) -> dict[str, bytes]:
     """The content of regular files in a tar archive, plain or gzip, by name. Nothing is written to the disk."""
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(read_unpacked(path, most)), mode="r:") as archive:
+        with tarfile.open(fileobj=io.BytesIO(read_unpacked(path)), mode="r:") as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
                 if name in wanted and member.isfile():

@@ -19,19 +19,6 @@ _LISTS: Final = ("Sequence", "List", "LargeList", "Array2D", "Array3D", "Array4D
 _TEXTS: Final = ("string", "large_string", "string_view")
 
 
-class _Column:
-    """One column, decoded one item at a time."""
-
-    def __init__(self, data: Any, name: str) -> None:
-        self.data, self.name = data.select_columns([name]), name
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.data[index][self.name]
-
-
 def is_hub(data: object) -> bool:
     """Whether it is a data set of the package ``datasets``, streaming or not."""
     return type(data).__module__.partition(".")[0] == "datasets" and hasattr(data, "features")
@@ -87,7 +74,9 @@ def read_hub(data: Any, label: Any, text: str, like: Schema | None, taken: Colle
         raise PyriteError(f"data has the images {listed(images)}: remove all but one with data.remove_columns([...])")
     if not text and (images or (len(arrays) == 1 and not any(kinds[column] == "text" for column in inputs))):
         used = (images or arrays)[0]
-        values: Any = _Column(data, used) if images else _as_array(data, used)
+        values = data.select_columns([used]) if images else _as_array(data, used)
+        if images and used in LABEL_KEYS:  # images are decoded one at a time, as items with one key
+            values = values.rename_column(used, "image")
         rest = [column for column in inputs if column != used]
         note = f"the {'images' if images else 'numbers'} in the column {used!r} are learned from, and {listed(rest)}"
         if isinstance(plain.label, str) and plain.label:

@@ -75,20 +75,9 @@ class Members(dict[str, Member]):
         return str(next(iter(self.values())).archive)
 
 
-def read_image(path: Path | Member, size: tuple[int, int], channels: int = 3, warp: bool = False) -> Pixels:
-    """One image as uint8 (channels, height, width), scaled to cover ``size`` and cropped in the middle, or warped.
-
-    >>> read_image(Path("missing.png"), (8, 8))
-    Traceback (most recent call last):
-    ...
-    pyrite.PyriteError: missing.png: no such file
-    """
-    with _opened(path) as image:
-        return to_pixels(image, size, channels, warp)
-
-
 def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool = False) -> Pixels:
-    """An image of Pillow as ``read_image`` returns it."""
+    """An image of Pillow as uint8 (channels, height, width), scaled to cover ``size`` and cropped in the middle, or
+    warped."""
     import PIL.Image
     from PIL import ImageOps
 
@@ -175,11 +164,17 @@ class LazyImages:
         return self.root / self.names[index]
 
     def __getitem__(self, indices: "npt.ArrayLike | slice") -> Pixels:
-        """The images at these indices; a ValueError names the first that cannot be read."""
+        """The images at these indices; a PyriteError names the first that cannot be read.
+
+        >>> LazyImages("photos", ["missing.png"], size=8)[[0]]
+        Traceback (most recent call last):
+        ...
+        pyrite.PyriteError: photos/missing.png: no such file
+        """
         rows = np.arange(len(self))[indices] if isinstance(indices, slice) else np.asarray(indices, np.int64)
-        images = np.empty((rows.size, *self.shape[1:]), np.uint8)
-        for place, index in enumerate(rows.ravel()):
-            images[place] = read_image(self.path(int(index)), self.size, self.channels, self.warp)
+        images, _, unreadable = self.read(rows.ravel())
+        if unreadable:
+            raise PyriteError(unreadable[0].reason)
         return images.reshape(*rows.shape, *self.shape[1:])
 
     def read(

@@ -34,6 +34,13 @@ class Column(NamedTuple):
             return np.asarray(self.values == "", bool)
         return np.asarray(self.values != self.values, bool)  # NaN and NaT
 
+    @property
+    def numbers(self) -> npt.NDArray[np.float64]:
+        """Numbers as they are, and dates as seconds since 1970, NaN where one is missing."""
+        if self.kind != "date":
+            return np.asarray(self.values, np.float64)
+        return np.where(self.missing, np.nan, self.values.astype(np.int64) / 1e6)
+
     def some(self, rows: "npt.NDArray[np.int64] | slice") -> "Column":
         """The cells of these rows."""
         return self._replace(values=self.values[rows])

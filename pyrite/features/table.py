@@ -52,7 +52,7 @@ class Table(Encoder):
             common = sorted(counts, key=lambda value: (-counts[value], value))[: self.categories]
             kept = tuple(value for value in common if counts[value] >= _RARE or len(counts) == 2)
             return fitted._replace(categories=kept, rare=tuple(sorted(counts.keys() - set(kept))))
-        known = _seconds(column)[~column.missing]
+        known = column.numbers[~column.missing]
         parts = tuple(name for name, part in _DATE_PARTS.items() if len(np.unique(part(known))) > 1)
         fill = float(np.median(known)) if len(known) else 0.0
         return fitted._replace(fill=fill, parts=parts if column.kind == "date" else ())
@@ -105,7 +105,7 @@ class _Fitted(NamedTuple):
             rows = np.zeros((len(column.values), len(self.categories) + 1))
             rows[np.arange(len(rows)), [place.get(value, len(self.categories)) for value in column.values]] = 1
             return rows if self.rare else rows[:, :-1]  # without rare ones in training nothing is known of new ones
-        values = np.where(column.missing, self.fill, _seconds(column))
+        values = np.where(column.missing, self.fill, column.numbers)
         parts = [_DATE_PARTS[part](values) for part in self.parts] if self.kind == "date" else [values]
         return np.stack(parts + [column.missing.astype(np.float64)] * self.missing, 1, dtype=np.float64)
 
@@ -145,13 +145,6 @@ class TableFeatures(Features):
             for name, array in column.text.arrays().items()
         }
         return State(arrays, {"columns": facts})
-
-
-def _seconds(column: Column) -> Floats:
-    """Numbers as they are; dates as seconds since 1970, NaN where one is missing."""
-    if column.kind != "date":
-        return np.asarray(column.values, np.float64)
-    return np.where(column.missing, np.nan, column.values.astype(np.int64) / 1e6)
 
 
 def _dates(seconds: Floats) -> npt.NDArray[Any]:

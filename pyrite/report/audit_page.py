@@ -4,7 +4,6 @@ import base64
 import hashlib
 import math
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from pyrite.report.style import Picture, as_json, picture, source, templates
 from pyrite.settings import READING
 from pyrite.training import Run
 
-_TITLE = "Which labels look wrong"
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _CLASSES = 100  # a larger matrix is slow to open and hard to read
 _MOST_ANNOTATORS = 50  # that are listed, the least reliable first
@@ -44,22 +42,14 @@ class _Cell(NamedTuple):
     queued: int
 
 
-def write_audit_page(
-    audit: Audit,
-    path: str | Path,
-    *,
-    data: Dataset | None = None,
-    columns: Sequence[str] = (),
-    title: str = _TITLE,
-) -> Path:
+def write_audit_page(audit: Audit, path: str | Path, *, data: Dataset | None = None) -> Path:
     """Write an audit as an HTML file with pictures, data and script inside; it loads nothing from elsewhere.
 
     Decisions made in it are saved in the browser, and can be downloaded as a CSV for ``pyrite train --corrections``.
     ``data`` is what ``audit.index`` refers to, by default ``audit.samples()``; without any the queue has no pictures or
-    values. ``columns`` are the names of a table's features.
+    values.
     """
-    page = _page(audit, data, columns, title)
-    return write_or_refuse(path, page.encode(errors="replace"))  # file names may not be UTF-8
+    return write_or_refuse(path, _page(audit, data).encode(errors="replace"))  # file names may not be UTF-8
 
 
 class InlinePage(NamedTuple):
@@ -83,11 +73,11 @@ def inline_page(audit: Audit, height: int) -> InlinePage:
     return InlinePage(_page(audit).encode(errors="replace").decode(), height)
 
 
-def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = (), title: str = _TITLE) -> str:
+def _page(audit: Audit, data: Dataset | None = None) -> str:
     run = audit.run
     data = audit.samples() if data is None else data
     _check(audit, data)
-    queue = make_queue(audit, data, columns)
+    queue = make_queue(audit, data)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)
     counts = _counts(audit, queue.rows[: queue.suspects])
     confused = _pairs(counts)
@@ -95,7 +85,7 @@ def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()
     if data is not None and data.reading:
         read_as = Markup(reading_table(data.reading, len(data)).to_html())  # nosec B704
     return templates().get_template("audit.html").render(
-        title=title,
+        title="Which labels look wrong",
         audit=audit,
         sentence=audit.sentence[:1].upper() + audit.sentence[1:],
         suspects=int(audit.is_suspect.sum()),

@@ -1,6 +1,5 @@
 """The queue of labels for review, in a compact form for the page: columns of numbers, and sheets of pictures."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
@@ -10,7 +9,7 @@ import numpy as np
 from pyrite.arrays import Floats, Ints
 from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import Review, queue_of, random_check
-from pyrite.data import Dataset, Records
+from pyrite.data import Dataset, Records, digest
 from pyrite.report.sample_content import encode_column, make_sheets, marked_texts, number_table, record_table
 from pyrite.report.style import as_json
 
@@ -35,7 +34,7 @@ class Queue(NamedTuple):
     shown: int = 0  # the number of suspects that have a picture, a text or a row of values
 
 
-def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()) -> Queue:
+def make_queue(audit: Audit, data: Dataset | None = None) -> Queue:
     """The suspects in order, or the head of the ranking if there are none; then the other samples that are listed."""
     queued = queue_of(audit)
     first, checked = queued[:_MOST], random_check(len(audit))
@@ -78,10 +77,10 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
     }
     lengths = {name: len(items) for name, items in listed.items()}
     made = Queue(rows, len(first), lengths, len(queued) - len(first), queue)
-    return made if data is None else _shown(made, audit, data, columns)
+    return made if data is None else _shown(made, audit, data)
 
 
-def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) -> Queue:
+def _shown(queue: Queue, audit: Audit, data: Dataset) -> Queue:
     """The queue with pictures or values of its samples, as many as there is room for."""
     rows = np.roll(queue.rows, -queue.suspects)  # what is listed after the suspects is little, and comes first
     budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue.data))) * 3 // 4))
@@ -96,7 +95,7 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
         elif isinstance(inputs, Records):
             part = record_table(audit, inputs, rows, budget)
         else:
-            part = number_table(audit, data, rows, columns or data.columns, budget)
+            part = number_table(audit, data, rows, budget)
         number = np.arange(1, len(rows) + 1)  # places are counted from 1; 0 if there was no room
         place = np.where(number <= part.pop("rows"), number, 0)
     place = np.roll(place, queue.suspects)
@@ -156,11 +155,8 @@ def _for_estimates(audit: Audit, rows: Ints) -> dict[str, Any]:
 
 def fingerprint(audit: Audit) -> str:
     """An identifier of this audit, under which the browser saves decisions."""
-    digest = hashlib.sha256()
-    for part in (audit.labels, audit.index, audit.score, audit.choices):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    digest.update("\0".join(audit.classes).encode(errors="surrogatepass"))
-    return digest.hexdigest()[:20]
+    names = "\0".join(audit.classes).encode(errors="surrogatepass")
+    return digest([audit.labels, audit.index, audit.score, audit.choices, names])[:20]
 
 
 def _ranks(values: Floats, rows: Ints) -> Ints:

@@ -22,7 +22,6 @@ from pyrite.auditing import Audit
 from pyrite.data import Column, Dataset, Records
 from pyrite.data.dataset import Numeric
 from pyrite.data.images import LazyImages
-from pyrite.errors import PyriteError
 
 _TYPICAL: Final = 20_000  # cells of what is typical of the classes; with more, they are left out
 _TYPICAL_NUMBERS: Final = 200_000
@@ -38,13 +37,11 @@ def encode_column(values: npt.NDArray[Any], kind: str) -> dict[str, str]:
     return {"kind": kind, "data": base64.b64encode(np.ascontiguousarray(values, f"<{kind}").tobytes()).decode()}
 
 
-def number_table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
+def number_table(audit: Audit, data: Dataset, rows: Ints, budget: int) -> dict[str, Any]:
     """Values of the first of these samples, as many as there is room for, and the means of each class, in float64: in
     float32 a time in seconds would be the same for all samples."""
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
-    if columns and len(columns) != features:
-        raise PyriteError(f"columns has {len(columns)} names, but there are {features} features")
     count = min(len(rows), budget // max(1, 8 * features))
     means = None
     if len(audit.classes) * features <= _TYPICAL_NUMBERS:
@@ -52,7 +49,7 @@ def number_table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str]
         means = encode_column(np.stack([np.ma.masked_invalid(some).mean(0).filled(np.nan) for some in classes]), "f8")
     return {
         "rows": count,
-        "names": list(columns) or [f"feature {number}" for number in range(features)],
+        "names": list(data.columns) or [f"feature {number}" for number in range(features)],
         "values": encode_column(inputs[audit.index[rows[:count]]], "f8"),
         "typical": means,
     }
@@ -218,14 +215,13 @@ def _read(inputs: Numeric, index: Ints, size: tuple[int, int]) -> tuple[_Pixels,
         low, high = (edge((1, 2, 3), keepdims=True) for edge in (images.min, images.max))
         images = (255 * ((images - low) / np.maximum(high - low, np.finfo(np.float32).tiny))).astype(np.uint8)
     if images.shape[1:3] != size:
-        images = np.stack([_scaled(image, size) for image in images])
+        scaled = [np.asarray(_picture(image).resize((size[1], size[0])), np.uint8) for image in images]
+        images = np.stack(scaled).reshape(len(images), *size, -1)
     return np.ascontiguousarray(images), np.ones(len(index), bool)
 
 
-def _scaled(image: _Pixels, size: tuple[int, int]) -> _Pixels:
-    scaled = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).resize((size[1], size[0]))
-    pixels: _Pixels = np.asarray(scaled, np.uint8).reshape(*size, image.shape[2])
-    return pixels
+def _picture(pixels: _Pixels) -> Image.Image:
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
 
 
 def _lay(pixels: _Pixels, columns: int, pitch: tuple[int, int]) -> _Pixels:
@@ -243,6 +239,5 @@ def _encode(sheet: _Pixels, lossless: bool) -> bytes:
         {"lossless": True, "quality": 20, "method": 1} if lossless else {"quality": 80, "method": 2}
     )
     buffer = io.BytesIO()
-    image = Image.fromarray(sheet[..., 0] if sheet.shape[2] == 1 else sheet)
-    image.convert("RGB").save(buffer, "WEBP", **options)
+    _picture(sheet).convert("RGB").save(buffer, "WEBP", **options)
     return buffer.getvalue()

@@ -21,7 +21,7 @@ from scipy.io import savemat
 
 from pyrite.data import load
 from pyrite.data.files import read_members
-from pyrite.data.images import read_image
+from pyrite.data.images import LazyImages
 from pyrite.data.official import read_idx
 from pyrite.data.web import read_table
 from pyrite.npz_files import read_npz
@@ -97,7 +97,10 @@ READERS = {
     "pickle": Reader("", read_pickle, PICKLE),
     "npy": Reader(".npy", read_npy, npz_content(np.save, arr=np.arange(6).reshape(2, 3))),
     "pt": Reader(".pt", read_torch, torch_content()),
-    **{kind: Reader(f".{kind}", lambda path: read_image(path, (4, 4)), image(kind)) for kind in ("png", "jpeg", "gif")},
+    **{
+        kind: Reader(f".{kind}", lambda path: LazyImages(path.parent, [path.name], 4)[[0]], image(kind))
+        for kind in ("png", "jpeg", "gif")
+    },
 }
 every_reader = pytest.mark.parametrize("name", READERS)
 

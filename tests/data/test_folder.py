@@ -5,7 +5,6 @@ import pytest
 from PIL import Image, ImageOps
 
 from pyrite.data import LazyImages, load
-from pyrite.data.images import read_image
 
 
 @pytest.fixture
@@ -195,7 +194,7 @@ def test_large_jpegs_are_decoded_at_the_size_needed(tmp_path, monkeypatch):
     fit = ImageOps.fit
     monkeypatch.setattr(ImageOps, "fit", lambda image, size: decoded.append(image.size) or fit(image, size))
     for size, expected in ((40, (120, 80)), (150, (480, 320)), (400, (960, 640))):
-        found = read_image(tmp_path / "large.jpg", (size, size))
+        found = LazyImages(tmp_path, ["large.jpg"], size)[[0]][0]
         assert decoded.pop() == expected
         whole = np.asarray(fit(image, (size, size))).transpose(2, 0, 1)
         assert np.abs(found.astype(int) - whole).mean() < 2
