@@ -10,7 +10,7 @@ from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
 from pyrite.auditing.column_models import ColumnModels
 from pyrite.auditing.slices import LEVEL, Disagreement, find_slices
-from pyrite.data import Column, Dataset, Records
+from pyrite.data import Column, Dataset, Records, named_files, shown
 from pyrite.errors import PyriteError
 
 
@@ -90,9 +90,13 @@ def with_metadata(columns: Records | None, metadata: Records | None, data: Datas
     if metadata is None:
         return columns
     key = metadata.columns[0]
-    row_of = {name: row for row, name in enumerate(key.values.tolist())} if key.kind in ("category", "text") else {}
-    rows = [row_of.get(path, row_of.get(path.rpartition("/")[2], -1)) for path in data.paths]
-    if rows and max(rows) >= 0:
+    files = named_files([shown(key, row) for row in range(len(metadata))], data.paths, "metadata")
+    row_of = {file: row for row, file in enumerate(files) if file}
+    rows = [row_of.get(path, -1) for path in data.paths]
+    # Numbers may be something else than names: those of all samples are.
+    if rows and max(rows) >= 0 and (key.kind in ("category", "text") or min(rows) >= 0):
+        if len(row_of) < len([*filter(None, files)]):
+            raise PyriteError("metadata has two rows of one sample")
         if min(rows) < 0:
             raise PyriteError(f"metadata has no row of the sample {data.paths[rows.index(-1)]!r}")
         metadata = Records(metadata[rows].columns[1:])

@@ -18,6 +18,7 @@ from .dataset import (
     is_missing as is_missing,
 )
 from .files import data_folder as data_folder
+from .folders import named_files as named_files
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .python_objects import (
     has_labels as has_labels,
@@ -32,6 +33,7 @@ from .records import (
     Schema as Schema,
     kind_of as kind_of,
     listed as listed,
+    shown as shown,
     texts as texts,
 )
 from .registry import (

@@ -16,6 +16,8 @@ from pyrite.errors import PyriteError
 Cells = npt.NDArray[Any]
 """Labels as texts, one row per sample, one column per annotator, empty where there is none."""
 
+_FEW: Final = 10
+_MARKS: Final = (("0", "1"), ("0.0", "1.0"), ("False", "True"), ("FALSE", "TRUE"), ("false", "true"))
 _COMPARED: Final = 50  # labels of two annotators for the same samples from which on it is odd if they never agree
 
 
@@ -146,6 +148,7 @@ def to_targets(cells: Cells, names: Sequence[str], what: str, classes: tuple[str
     if cells.ndim == 1:
         values = cells.tolist()
         return Targets(encode_like(values, classes, what), classes) if classes else Targets(*encode(values, what))
+    _check_one_hot(cells, what)
     known = ~np.vectorize(is_missing, otypes=[bool])(cells)
     none = ~known.any(axis=1)
     if none.any():
@@ -158,6 +161,15 @@ def to_targets(cells: Cells, names: Sequence[str], what: str, classes: tuple[str
     if classes:
         return Targets(encode_like([own[number] for number in labels], classes, what), classes)
     return Targets(labels, own, annotations)
+
+
+def _check_one_hot(cells: Cells, what: str) -> None:
+    """Raise PyriteError for columns of classes, one of which is marked in each row."""
+    if cells.shape[1] == 2 and len(cells) < _FEW:  # they may as well be two annotators
+        return
+    for no, yes in _MARKS:
+        if np.isin(cells, (no, yes)).all() and ((cells == yes).sum(1) == 1).all():
+            raise PyriteError(f"{what} look one-hot, but must be one number or text per sample: pass the argmax(1)")
 
 
 def annotated_rows(

@@ -202,16 +202,20 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
             return "number", known
         return "number", _filled(known, gone, where)
     if types.is_datetime64_any_dtype(dtype):
-        zone = getattr(series.dt, "tz", None)
+        zone = getattr(dtype, "tz", None) or getattr(getattr(dtype, "pyarrow_dtype", None), "tz", None)
         return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[us]")
-    if types.is_timedelta64_dtype(dtype):
-        return "number", series.dt.total_seconds().to_numpy(np.float64)
+    if types.is_timedelta64_dtype(dtype) or getattr(dtype, "kind", "") == "m":  # the latter of Arrow
+        return "number", series.dt.total_seconds().to_numpy(np.float64, na_value=np.nan)
     values = np.asarray(series.to_numpy(dtype=object))
     missing, found = np.asarray(pandas.isna(values), bool), types.infer_dtype(values, skipna=True)
     known = values[~missing]
     if found == "boolean":
         return "boolean", _filled(known, missing, where)
     if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
+        if isinstance(dtype, pandas.CategoricalDtype) and len(known):  # codes, whose size means nothing
+            texts = np.full(len(values), "", object)
+            texts[~missing] = as_text("number", np.array(known.tolist()))
+            return "category", texts
         if found == "integer" and all(isinstance(n, int | np.integer) and -(2**63) <= n < 2**63 for n in values):
             return "number", values.astype(np.int64)
         return "number", _filled(known, missing, where)

@@ -13,10 +13,15 @@ import numpy as np
 from pyrite.data.annotations import read_label_file, to_targets
 from pyrite.data.dataset import Dataset, Labels, Numeric, Samples, check_names
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Members, look_at
-from pyrite.data.records import texts as to_records
+from pyrite.data.records import listed, texts as to_records
 from pyrite.errors import PyriteError
 from pyrite.files import as_path, read_bytes
 
+_PARTS: Final = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+}
 TEXTS: Final = frozenset((".txt", ".md", ".text"))
 IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily
 LARGEST_SIDE = 224
@@ -131,10 +136,8 @@ def _read_parts(path: str, endings: frozenset[str], read: _Read) -> Dataset:
     root = as_path(path)
     if not root.is_dir():
         raise PyriteError(f"{root} is not a folder")
-    parts, name = set(_subfolders(root)), root.resolve().name
-    # Otherwise "train" is a class, for example one of "bus" and "train".
-    has_parts = "train" in parts and parts <= {"train", "test", "val"}
-    home = root / "train" if has_parts else root
+    parts, name = _parts(root), root.resolve().name
+    home = root / parts["train"] if parts else root
     classes = _subfolders(home)
     if len(classes) < 2:
         if (home / "dataset_info.json").exists() or (home / "dataset_dict.json").exists():
@@ -148,8 +151,8 @@ def _read_parts(path: str, endings: frozenset[str], read: _Read) -> Dataset:
         classes.sort(key=lambda label: (int(label), label))
     found: dict[str, Dataset] = {}
     shape: Sequence[int] | None = None
-    for part in ["train", *sorted(parts - {"train"})] if has_parts else [""]:
-        place = root / part
+    for part in sorted(parts, key=lambda part: part != "train") or [""]:
+        place = root / parts.get(part, "")
         extra = sorted(set(_subfolders(place)) - set(classes))
         if extra:
             raise PyriteError(f"{place}: the class {extra[0]!r} is not in {home}")
@@ -174,6 +177,25 @@ def _read_parts(path: str, endings: frozenset[str], read: _Read) -> Dataset:
     return replace(train, test=test, validation=validation if "test" in found else None)
 
 
+def named_files(names: Sequence[str], files: Sequence[str], what: object) -> list[str]:
+    """The file that each name stands for, its path or its own name; empty if there is none. A name that several files
+    have, and a file that several names stand for, are an error."""
+    paths, own = {Path(file).as_posix(): file for file in files}, dict[str, str]()
+    several = set[str]()
+    for path, file in paths.items():
+        name = path.rpartition("/")[2]
+        several |= {name} & own.keys()
+        own.setdefault(name, file)
+    seen = dict[str, str]()
+    for name in names:
+        if name in several and name not in paths:
+            raise PyriteError(f"{what}: several files are called {name!r}: write their paths")
+        file = paths.get(name) or own.get(name, "")
+        if file and seen.setdefault(file, name) != name:
+            raise PyriteError(f"{what}: {seen[file]!r} and {name!r} are one file")
+    return [paths.get(name) or own.get(name, "") for name in names]
+
+
 def _read_labelled(path: str, endings: frozenset[str], read: _Read, label: str, sample: str, annotator: str) -> Dataset:
     """The files of a folder that a table labels, each of which it names by its path in the folder or its own name."""
     root = as_path(path)
@@ -181,15 +203,15 @@ def _read_labelled(path: str, endings: frozenset[str], read: _Read, label: str, 
         raise PyriteError(f"{root} is not a folder")
     samples, cells, names = read_label_file(as_path(label), sample, annotator)
     files = files_below(root, endings)
-    known = {Path(file).name: file for file in files} | {Path(file).as_posix(): file for file in files}
-    absent = [name for name in samples if name not in known]
+    chosen = named_files(samples, files, label)
+    absent = [name for name, file in zip(samples, chosen, strict=True) if not file]
     if absent:
         raise PyriteError(f"{label}: {absent[0]!r} is not a file in {root}, nor are {len(absent) - 1} others")
-    what, order = f"{label}: the labels", sorted(range(len(samples)), key=lambda row: known[samples[row]])
+    what, order = f"{label}: the labels", sorted(range(len(samples)), key=chosen.__getitem__)
     labels, classes, annotations = to_targets(cells[order] if len(names) > 1 else cells[order, 0], names, what)
-    found = read(root, [known[samples[row]] for row in order], labels, None)
+    found = read(root, [chosen[row] for row in order], labels, None)
     if annotations is not None:
-        place = {known[samples[row]]: number for number, row in enumerate(order)}
+        place = {chosen[row]: number for number, row in enumerate(order)}
         rows = [place[name] for name in found.names]  # without what cannot be read
         annotations = replace(annotations, labels=annotations.labels[rows])
     left = len(files) - len(samples)
@@ -198,6 +220,22 @@ def _read_labelled(path: str, endings: frozenset[str], read: _Read, label: str, 
         root.resolve().name, found.inputs, found.labels, classes, unreadable=found.unreadable, paths=found.names,
         annotations=annotations, label=os.path.abspath(as_path(label)), notes=notes,
     )  # fmt: skip
+
+
+def _parts(root: Path) -> dict[str, str]:
+    """The folders of the parts of a data set, if it has parts, by what they are for."""
+    names = _subfolders(root)
+    kinds = {name: _PARTS.get(name.lower(), "") for name in names}
+    found = {kind: name for name, kind in kinds.items() if kind}
+    if "train" not in found:
+        return {}
+    if len(found) == len(names):
+        return found
+    # Otherwise "train" is a class, for example one of "bus" and "train".
+    if len(found) > 1 and all(len(_subfolders(root / name)) > 1 for name in found.values()):
+        others = [name for name in names if name not in found.values()]
+        raise PyriteError(f"{root} has the parts {listed(found.values())}, and {listed(others)}: move those elsewhere")
+    return {}
 
 
 def _subfolders(root: Path) -> list[str]:

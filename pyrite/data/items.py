@@ -98,8 +98,11 @@ def to_array(value: Any) -> Any:
         return value.to_numpy()
     if not all(hasattr(value, name) for name in ("detach", "cpu", "numpy")):
         return value
-    value = value.detach().cpu()
-    return (value.float() if str(value.dtype) in ("torch.bfloat16", "torch.float16") else value).numpy()
+    try:
+        value = value.detach().cpu()
+        return (value.float() if str(value.dtype) in ("torch.bfloat16", "torch.float16") else value).numpy()
+    except (TypeError, RuntimeError) as error:  # sparse, nested, quantised, without data
+        raise PyriteError(f"data is a tensor that numpy cannot hold: pass a dense one ({error})") from None
 
 
 class _Seeded:

@@ -179,8 +179,6 @@ def _to_targets(labels: Any, count: int, plain: Plain) -> Targets:
         cells, names = annotation_cells(to_array(labels))
         if len(cells) != count:
             raise PyriteError(f"label has {len(cells)} rows of labels, but there are {count} samples")
-        if np.isin(cells, ("0", "1")).all() and ((cells == "1").sum(1) == 1).all() and cells.shape[1] > 2:
-            raise PyriteError("label looks one-hot, but must hold one number or text per sample: pass label.argmax(1)")
         return to_targets(cells, names, "label")
     values = label_values(labels, count)
     if not plain.classes:
@@ -201,6 +199,8 @@ def label_values(labels: Any, count: int) -> list[Any]:
     """Labels as whole numbers or texts, one per sample."""
     if np.ma.is_masked(labels):
         raise PyriteError("label is a masked array with masked values: leave those samples out")
+    if not hasattr(labels, "__len__"):
+        raise PyriteError(f"label is a {type(labels).__name__}, which has no length: pass list(label)")
     if isinstance(labels, list | tuple):
         labels = [to_array(value) for value in labels]
     try:
@@ -221,6 +221,8 @@ def label_values(labels: Any, count: int) -> list[Any]:
                 f"label is {array[index]} at index {index}, but labels are classes: put the numbers into ranges first"
             )
         array = array.astype(np.int64) if (np.abs(array) < 2.0**63).all() else array.astype(object)
+    if array.dtype.kind == "S":
+        raise PyriteError("label holds bytes, not texts: decode them, as in np.char.decode(label)")
     values: list[Any] = array.tolist() if array.dtype.kind != "U" else list(map(str, labels))
     return values
 
@@ -258,7 +260,10 @@ def _read_part(data: Any, train: Dataset, label: str, key: str) -> Dataset | Non
     if found.labels is None:
         raise PyriteError(f"the part {key!r} of the data has no labels: leave it out")
     values = label_values(found.labels, len(found.inputs))
-    labels = _by_classes(values if plain.classes else [*map(str, values)], train.classes, what)
+    if plain.classes and not any(isinstance(value, str) for value in values):  # its own, maybe in another order
+        check_range(np.asarray(values), len(plain.classes), what)
+        values = [plain.classes[int(value)] for value in values]
+    labels = encode_like(values, train.classes, what)
     return Dataset(f"{train.name} {key}", found.inputs, labels, train.classes, paths=found.names)
 
 
@@ -283,7 +288,8 @@ def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Samples:
     """The image files of an ``ImageFolder``; large sets are read when they are used."""
     chosen = data.samples if rows is None else [data.samples[row] for row in rows.tolist()]
     root = Path(getattr(data, "root", "") or os.path.commonpath([os.path.dirname(path) for path, _ in chosen]))
-    names, labels = [os.path.relpath(path, root) for path, _ in chosen], np.array([label for _, label in chosen])
+    names, change = [os.path.relpath(path, root) for path, _ in chosen], getattr(data, "target_transform", None)
+    labels = np.array([label if change is None else to_array(change(label)) for _, label in chosen])
     found = image_files(root, names, labels, None if like is None else like.shape)
     note = (
         "the images are read from their files, without the transform of the data set; a list of its items, "

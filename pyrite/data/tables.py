@@ -101,7 +101,10 @@ class Table:
         """A column, typed by what it holds, or of the kind and with the format of dates that it had in training."""
         if kind in ("category", "text"):
             return Column(name, kind, self.texts(name))
-        own, values = typed_values(self.frame[name], lambda row: self.cell(row, name))
+        series = self.frame[name]
+        if kind is not None and series.dtype == "category":  # of numbers, as which they are read again
+            series = series.astype(object)
+        own, values = typed_values(series, lambda row: self.cell(row, name))
         if kind == "boolean" and own == "number" and (other := ~np.isin(values, (0, 1)) & (values == values)).any():
             row = int(other.argmax())
             raise PyriteError(f"{self.cell(row, name)}: {values[row]} is neither true nor false, as in training")
@@ -329,7 +332,12 @@ class Frame(Protocol):
 def is_frame(thing: object) -> TypeGuard[Frame]:
     """Whether something is a data frame of pandas, polars or the like: named columns that numpy can read."""
     named = all(hasattr(thing, name) for name in ("columns", "shape", "__getitem__"))
-    return named and not isinstance(thing, np.ndarray)
+    return named and not isinstance(thing, np.ndarray) and not is_arrow(thing)
+
+
+def is_arrow(thing: object) -> bool:
+    """Whether something is of pyarrow, whose tables have arrays for columns, and not names."""
+    return type(thing).__module__.partition(".")[0] == "pyarrow"
 
 
 def check_order(samples: Any, other: Any, what: str) -> None:
@@ -352,7 +360,7 @@ def frame_table(frame: Any, what: str = "the frame") -> Table:
     columns: dict[str, Any] = {}
     for name in map(str, frame.columns):
         column, kind = frame[name], type(frame[name].dtype).__name__
-        values = np.asarray(column.to_numpy())
+        values = np.asarray(column.to_list(), object) if kind == "Int128" else np.asarray(column.to_numpy())
         if kind in ("Int64", "UInt64") and values.dtype.kind == "f":  # a gap has made floats of exact whole numbers
             values = pandas.arrays.IntegerArray(column.fill_null(0).to_numpy(), column.is_null().to_numpy())
         elif kind == "Decimal" or values.ndim != 1:  # lists and the like may be in columns that are left out

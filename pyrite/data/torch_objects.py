@@ -8,6 +8,8 @@ import numpy as np
 
 from pyrite.data.dataset import Labels
 from pyrite.data.images import SUFFIXES
+from pyrite.data.records import listed
+from pyrite.data.tables import is_arrow
 from pyrite.errors import PyriteError
 
 
@@ -28,14 +30,23 @@ def is_files(data: object) -> bool:
     if not all(hasattr(data, name) for name in ("samples", "classes", "class_to_idx")):
         return False
     samples: Any = data.samples  # type: ignore[attr-defined]
+    if _makes_items(type(data)):
+        return False
     pairs = isinstance(samples, list) and samples and isinstance(samples[0], tuple) and len(samples[0]) == 2
     return bool(pairs) and isinstance(samples[0][0], str | Path) and Path(samples[0][0]).suffix.lower() in SUFFIXES
+
+
+def _makes_items(kind: type) -> bool:
+    """Whether a class that is derived from one of torchvision makes items of its own, maybe with other labels."""
+    reader = next((cls for cls in kind.__mro__ if "__getitem__" in vars(cls)), kind)
+    ours = [cls.__module__.partition(".")[0] == "torchvision" for cls in (reader, *kind.__mro__)]
+    return any(ours) and not ours[0]
 
 
 def base_of(data: Any) -> tuple[Any, Labels | None]:
     """The data set of which nested subsets select items, and which these are; None for all of them."""
     rows: Labels | None = None
-    while is_torch(data, "Subset"):
+    while is_torch(data, "Subset") and type(data).__module__.startswith("torch."):  # a derived one has own items
         own = np.asarray(data.indices, np.int64)
         data, rows = data.dataset, own if rows is None else own[rows]
     return data, rows
@@ -44,8 +55,16 @@ def base_of(data: Any) -> tuple[Any, Labels | None]:
 def class_names(data: Any) -> tuple[str, ...]:
     """The names of the classes, if the data set has them."""
     if is_torch(data, "ConcatDataset"):
-        found = {class_names(base_of(part)[0]) for part in data.datasets}
-        return found.pop() if len(found) == 1 else ()
+        found = sorted({class_names(base_of(part)[0]) for part in data.datasets})
+        named = [names for names in found if names]
+        if len(named) > 1:
+            raise PyriteError(
+                f"data is a ConcatDataset whose parts have different classes, {listed(named[0])} and "
+                f"{listed(named[1])}: map their labels to one list of classes first"
+            )
+        return found[0] if len(found) == 1 else ()
+    if getattr(data, "target_transform", None) is not None:  # its numbers are not those of the names
+        return ()
     names = getattr(data, "classes", None) if is_torch(data, "Dataset") or is_files(data) else None
     return tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) > 1 else ()
 
@@ -54,7 +73,7 @@ def loader_notes(loader: Any) -> tuple[str, ...]:
     """Sentences about what a loader does to its data set that is not done here."""
     import torch.utils.data as torch_data
 
-    sampler, notes = loader.sampler, []
+    sampler, notes = getattr(loader.batch_sampler, "sampler", loader.sampler), []
     usual = torch_data.SequentialSampler, torch_data.RandomSampler
     drawn = torch_data.WeightedRandomSampler, torch_data.DistributedSampler  # from the whole data set
     parts = hasattr(sampler, "__len__") and not isinstance(sampler, (*usual, *drawn))
@@ -79,5 +98,7 @@ def refuse_streams(data: Any) -> None:
             f"data is a {type(data).__name__}, an IterableDataset, whose items have neither number nor index: pass "
             "list(data), if it fits into memory, or a Dataset with __len__ and __getitem__"
         )
+    if is_arrow(data):
+        raise PyriteError("data is of pyarrow: pass it as data.to_pandas(types_mapper=pandas.ArrowDtype)")
     if not hasattr(data, "__getitem__"):
         raise PyriteError(f"data is a {type(data).__name__}, which can only be iterated over: pass list(data)")

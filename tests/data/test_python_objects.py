@@ -310,7 +310,7 @@ def test_what_a_loader_does_besides_is_a_note() -> None:
         ((X[:, 0], Y), "data has samples of shape (): features are (F,)"),
         ((np.zeros((COUNT, 2, 3, 4, 5)), Y), "use flatten(1), or reshape them"),
         ((np.where(FLOATS > 3, np.nan, FLOATS), Y), "nan is not a finite number"),
-        ((X, np.eye(3)[Y]), "label looks one-hot, but must hold one number or text per sample: pass label.argmax(1)"),
+        ((X, np.eye(3)[Y]), "label look one-hot, but must be one number or text per sample: pass the argmax(1)"),
         ((X, Y[:, None]), "one annotator"),
         (TensorDataset(torch.tensor(X), torch.eye(3)[Y]), "argmax(1) makes numbers of one-hot rows"),
         ((X, Y + 0.5), "label is 0.5 at index 0, but labels are classes: put the numbers into ranges first"),
