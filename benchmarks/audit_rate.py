@@ -29,7 +29,7 @@ from sklearn.model_selection import GroupKFold
 from benchmarks.audit_cells import make_cells
 from benchmarks.audit_summaries import Cell, add_summaries, known_sets, read_summaries
 from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, between, jittered
-from pyrite.auditing.posterior import suspect_threshold
+from pyrite.auditing.probabilities import suspect_threshold
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "pyrite" / "auditing" / "noise_rate.npz"

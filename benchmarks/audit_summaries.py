@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from benchmarks.audit_cells import IMAGES, OVERLAPPING, group_of, seed_of
 from pyrite.auditing.noise_fit import LabelGroups, fit_noise
 from pyrite.auditing.noise_rate import FEATURES, features
-from pyrite.auditing.posterior import log_odds
+from pyrite.auditing.probabilities import log_odds
 from pyrite.auditing.scores import gap_of, to_log_p
 
 __all__ = ["SUMMARIES", "Cell", "add_summaries", "known_sets", "read_summaries"]

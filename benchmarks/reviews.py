@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from pyrite.arrays import Floats, Ints
-from pyrite.auditing.recalibration import Recalibration, exact_estimate, stratify
+from pyrite.auditing.probabilities import Recalibration, exact_estimate, stratify
 from pyrite.files import write
 
 SAMPLES = 3000

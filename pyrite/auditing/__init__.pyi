@@ -1,7 +1,10 @@
-from .annotators import fit_annotators as fit_annotators
+from .annotators import (
+    audit_annotated as audit_annotated,
+    fit_annotators as fit_annotators,
+    with_annotators as with_annotators,
+)
 from .audit import Annotator as Annotator, Audit as Audit
 from .column_models import ColumnModels as ColumnModels, Leak as Leak, find_leaks as find_leaks
-from .from_annotators import audit_annotated as audit_annotated, with_annotators as with_annotators
 from .from_scores import (
     FEWEST as FEWEST,
     audit_margins as audit_margins,
@@ -10,6 +13,7 @@ from .from_scores import (
 )
 from .issues import data_issues as data_issues
 from .sample_scores import SCORES as SCORES, AuditScore as AuditScore, Evidence as Evidence
+from .score_tables import open_shards as open_shards
 from .scores import (
     Kind as Kind,
     check_labels as check_labels,
@@ -17,5 +21,4 @@ from .scores import (
     numbered as numbered,
     preferences as preferences,
 )
-from .shards import open_shards as open_shards
 from .where import columns_of as columns_of, with_metadata as with_metadata, with_slices as with_slices

@@ -13,7 +13,7 @@ from pyrite.auditing.audit import Audit
 from pyrite.auditing.column_models import ColumnModels
 from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise
 from pyrite.auditing.noise_rate import NoiseRate, OddsCalibration, estimate_rate
-from pyrite.auditing.posterior import (
+from pyrite.auditing.probabilities import (
     CHOICES,
     class_probabilities,
     likely_classes,
@@ -23,8 +23,8 @@ from pyrite.auditing.posterior import (
     suspect_threshold,
     values_at_same_ranks,
 )
-from pyrite.auditing.rows import over_rows
 from pyrite.auditing.sample_scores import Evidence, compute_scores
+from pyrite.auditing.score_tables import over_rows
 from pyrite.auditing.scores import (
     Kind,
     check_labels,

@@ -12,8 +12,16 @@ from scipy.special import expit
 
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
-from pyrite.auditing.posterior import noise_matrix, sums_by_label, suspect_threshold
-from pyrite.auditing.recalibration import Estimate, Recalibration, Strata, exact_estimate, stratify
+from pyrite.auditing.probabilities import (
+    Estimate,
+    Recalibration,
+    Strata,
+    exact_estimate,
+    noise_matrix,
+    stratify,
+    sums_by_label,
+    suspect_threshold,
+)
 from pyrite.data import Dataset
 from pyrite.data.corrections import DECISIONS, Corrections
 from pyrite.draws import Stream, order

@@ -11,8 +11,7 @@ from pandas import DataFrame
 from scipy.special import softmax
 
 from pyrite.arrays import Floats, Ints, to_array, to_floats, to_ints
-from pyrite.auditing.rows import blocks, is_dask, over_rows, with_whole_rows
-from pyrite.auditing.shards import Shards
+from pyrite.auditing.score_tables import Shards, blocks, is_dask, over_rows, with_whole_rows
 from pyrite.data import annotation_cells, are_several, frame_table, is_frame, is_missing, listed
 from pyrite.errors import PyriteError
 
@@ -34,10 +33,6 @@ _SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with
 # --- scale ----------------------------------------------------------------------------------------------------------
 
 
-def _last_two(scores: Floats) -> Floats:
-    return np.partition(scores, -2, axis=1)[:, -2:].copy()  # the copy frees the rest
-
-
 def typical_gap(first: Floats, second: Floats) -> float:
     """The median difference of the two best classes, over rows where they differ; 1 if there are none.
 
@@ -54,7 +49,8 @@ def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
     The temperature of a net is arbitrary, in the logits as in the probabilities it gives: only the order of the classes
     and the ratios of the differences are evidence, and the fit of the noise finds the sharpness.
     """
-    parts = over_rows(lambda some: _last_two(_to_logits(some, kind)), scores)
+    # The copy of the two largest frees the rest.
+    parts = over_rows(lambda some: np.partition(_to_logits(some, kind), -2, axis=1)[:, -2:].copy(), scores)
     second, first = np.concatenate(list(parts)).T
     return typical_gap(first, second)
 

@@ -249,10 +249,7 @@ def _matters(member: Flags, evidence: Disagreement, wrong: Floats, free: Flags, 
 def _described(where: _Set, evidence: Disagreement, used: Flags, free: Flags, base: float) -> Slice:
     member = where.member
     excess, error = _excess(member & used, evidence, free)
-    rate, low, high = (min(max(base + (1 - base) * part, 0.0), 1.0) for part in _ends(excess, error))
+    ends = (excess, excess - 1.96 * error, excess + 1.96 * error)
+    rate, low, high = (min(max(base + (1 - base) * part, 0.0), 1.0) for part in ends)
     conditions = tuple(one.name(run) for one, run in zip(where.parts, where.runs, strict=True))
     return Slice(conditions, int(member.sum()), rate, (low, high), base, np.flatnonzero(member))
-
-
-def _ends(value: float, error: float) -> tuple[float, float, float]:
-    return value, value - 1.96 * error, value + 1.96 * error

@@ -9,7 +9,6 @@ from typing import Final, cast
 import numpy as np
 import torch
 from matplotlib import rcParams
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -31,6 +30,7 @@ from pyrite.report.figures import (
     draw_lines,
     draw_margins,
     draw_matrix,
+    shade_margins,
     style_epochs,
 )
 from pyrite.report.style import COLOURS, line_style, picture, save, templates
@@ -173,10 +173,6 @@ def _column(history: Mapping[str, list[float]], column: str) -> list[float] | No
     return intact
 
 
-def _curves(wanted: Wanted) -> Figure:
-    return curves_figure([loss(spec) for spec in wanted.losses], wanted.classes)
-
-
 def _panels(wanted: Wanted) -> Figure:
     """Weight curves in groups, which a slash separates, over the margins of normal scores of 10 and 100 classes."""
     groups = [list(group) for is_end, group in groupby(wanted.losses, lambda spec: spec == "/") if not is_end]
@@ -184,21 +180,13 @@ def _panels(wanted: Wanted) -> Figure:
     margin = torch.linspace(-9, 9, 721, dtype=torch.float64)
     for axes, group in zip(figure.subplots(1, len(groups), sharey=True), groups, strict=True):
         for classes, shade in ((10, 0.12), (100, 0.3)):
-            _shade(axes, initial_margins(classes), 1 / 3, shade, f"{classes} classes")
+            shade_margins(axes, initial_margins(classes), 1 / 3, alpha=shade, label=f"{classes} classes")
         for number, spec in enumerate(group):
             axes.plot(margin, cast(Curve, loss(spec)).weight_at(margin), label=spec, **line_style(number))
         axes.set(xlabel="soft margin of the label", xlim=(-9, 9), ylim=(0, 1.45))
         axes.legend(fontsize=8, frameon=False, loc="upper right")
     figure.axes[0].set_ylabel("weight of the sample")
     return figure
-
-
-def _shade(axes: Axes, values: np.ndarray, height: float, shade: float, label: str) -> None:
-    counts, edges = np.histogram(values, bins=80)
-    heights = counts / counts.max() * height
-    axes.fill_between(
-        (edges[:-1] + edges[1:]) / 2, heights, color=str(rcParams["text.color"]), alpha=shade, lw=0, label=label
-    )
 
 
 def _areas(wanted: Wanted) -> Figure:
@@ -311,7 +299,7 @@ def _bounds(wanted: Wanted) -> Figure:
 
 
 PICTURES: Final[Mapping[str, Callable[[Wanted], Figure | None]]] = {
-    "curves": _curves,
+    "curves": lambda wanted: curves_figure([loss(spec) for spec in wanted.losses], wanted.classes),
     "panels": _panels,
     "areas": _areas,
     "pipeline": _pipeline,

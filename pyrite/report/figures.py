@@ -239,16 +239,19 @@ def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = F
         style = line_style(number)
         by_margin.plot(margin, curve.weight_at(margin), label=str(curve), **style)
         by_probability.plot(probability, curve.weight_at(torch.logit(probability)), **style)
-    # The initial margins, scaled to a third of the height of the plot.
-    counts, edges = np.histogram(drawn, bins=_BINS)
-    height = counts / counts.max() * by_margin.get_ylim()[1] / 3
     label = f"margins of an untrained model, {classes} classes"
-    shade = str(rcParams["text.color"])  # for light and for dark pages
-    by_margin.fill_between((edges[:-1] + edges[1:]) / 2, height, color=shade, alpha=0.15, lw=0, zorder=0, label=label)
+    shade_margins(by_margin, drawn, by_margin.get_ylim()[1] / 3, alpha=0.15, zorder=0, label=label)
     by_margin.set(xlabel="soft margin of the label", ylabel="weight of the sample", xlim=(low, high), ylim=(0, None))
     by_probability.set(xlabel="probability of the label", xlim=(0, 1), ylim=by_margin.get_ylim())
     figure.legend(loc="outside upper center", ncols=2 if narrow else 3, frameon=False, fontsize=9 if narrow else None)
     return figure
+
+
+def shade_margins(axes: Axes, margins: npt.NDArray[np.float64], height: float, **style: Any) -> None:
+    """The distribution of margins of untrained models as a shade of this height, for light and for dark pages."""
+    counts, edges = np.histogram(margins, bins=_BINS)
+    middle, heights = (edges[:-1] + edges[1:]) / 2, counts / counts.max() * height
+    axes.fill_between(middle, heights, color=str(rcParams["text.color"]), lw=0, **style)
 
 
 def matrix_figure(matrix: npt.ArrayLike, names: Sequence[str] | None = None, title: str = "") -> Figure:

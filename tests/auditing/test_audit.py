@@ -21,7 +21,7 @@ from sklearn.model_selection import cross_val_predict
 
 import pyrite
 from pyrite.auditing import Audit
-from pyrite.auditing.posterior import likely_classes
+from pyrite.auditing.probabilities import likely_classes
 from pyrite.report.audit_page import write_audit_page
 
 Floats = npt.NDArray[np.float64]
@@ -137,7 +137,7 @@ def test_a_file_that_is_mapped_and_labels_of_any_type(
 
 def test_chunks_do_not_matter(drawn: tuple[Floats, Ints, Ints], found: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (4 * 7, 1):
-        monkeypatch.setattr("pyrite.auditing.rows._BLOCK", size)
+        monkeypatch.setattr("pyrite.auditing.score_tables._BLOCK", size)
         same(pyrite.audit(drawn[1], scores=drawn[0], kind="logits"), found, 1e-12)
 
 
@@ -396,7 +396,7 @@ def test_bad_input_is_one_sentence(labels: Any, options: dict[str, Any], said: s
 
 
 def test_rows_are_named_by_their_number_in_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyrite.auditing.rows._BLOCK", 4 * 20)
+    monkeypatch.setattr("pyrite.auditing.score_tables._BLOCK", 4 * 20)
     with pytest.raises(ValueError, match=r"^scores are nan in row 63$"):
         pyrite.audit(LABELS, scores=with_value(GOOD, 63, np.nan), kind="logits")
 

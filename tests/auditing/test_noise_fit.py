@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 
 from pyrite.auditing.noise_fit import LabelGroups, LabelNoise, NoiseFit, fit_noise, likeliest_fit
 from pyrite.auditing.noise_rate import estimate_rate
-from pyrite.auditing.posterior import class_probabilities, log_odds, noise_matrix, sums_by_label, suspect_threshold
+from pyrite.auditing.probabilities import class_probabilities, log_odds, noise_matrix, sums_by_label, suspect_threshold
 
 MATRIX = np.array([[0.9, 0.08, 0.02], [0.05, 0.7, 0.25], [0.0, 0.1, 0.9]])
 

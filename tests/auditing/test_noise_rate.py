@@ -20,7 +20,7 @@ from benchmarks import audit_summaries
 from benchmarks.audit_rate import packed
 from pyrite.auditing.noise_fit import LabelGroups, fit_noise
 from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, _Trees, estimate_rate, features, jittered
-from pyrite.auditing.posterior import log_odds
+from pyrite.auditing.probabilities import log_odds
 
 
 def overlapping(samples: int, noise: float, seed: int = 0, classes: int = 2) -> tuple[Any, Any, Any]:

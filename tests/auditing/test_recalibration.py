@@ -8,7 +8,7 @@ from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
 from benchmarks.reviews import TRUTHS, simulate
-from pyrite.auditing.recalibration import Recalibration, exact_estimate, stratify
+from pyrite.auditing.probabilities import Recalibration, exact_estimate, stratify
 
 
 @pytest.mark.parametrize("how", ["100 random", "100 random and 100 suspects"])

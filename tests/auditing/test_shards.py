@@ -36,7 +36,7 @@ def write_shards(folder: Path, scores: np.ndarray, ending: str) -> str:
 @pytest.mark.parametrize("fitted", [2_000_000, 5_000])  # all rows, and 1,000 of them
 def test_the_audit_of_one_table(ending: str, fitted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrite.auditing.from_scores._FITTED", fitted)
-    monkeypatch.setattr("pyrite.auditing.rows._BLOCK", 997)  # blocks that cross the ends of shards
+    monkeypatch.setattr("pyrite.auditing.score_tables._BLOCK", 997)  # blocks that cross the ends of shards
     scores, labels = made()
     shards = open_shards(write_shards(tmp_path, scores, ending))
     assert shards is not None
@@ -81,7 +81,7 @@ def test_chunks_of_dask(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     scores, labels = made()
     monkeypatch.setattr("pyrite.auditing.from_scores._FITTED", 5_000)
-    monkeypatch.setattr("pyrite.auditing.shards._CHUNK", 4 * CLASSES * 333)  # several chunks of a file
+    monkeypatch.setattr("pyrite.auditing.score_tables._CHUNK", 4 * CLASSES * 333)  # several chunks of a file
     shards = open_shards(write_shards(tmp_path, scores, ending))
     assert shards is not None
     one = pyrite.audit(labels, scores=scores, kind="logits")

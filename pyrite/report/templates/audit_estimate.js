@@ -1,4 +1,4 @@
-// What decisions say about all labels: the same numbers as pyrite/auditing/recalibration.py, which explains them.
+// What decisions say about all labels: the same numbers as pyrite/auditing/probabilities.py, which explains them.
 
 const [SHIFT, SLOPE, LOCAL, LENGTH] = [3, 1 / 3, 1.5, 2]; // standard deviations of the prior, and its length scale
 const QUANTILE = 1.959963984540054; // of the normal distribution: intervals of 95 %
