@@ -1,9 +1,11 @@
 """Audits of a run that exists, or of one that is trained for the audit."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final, Unpack, cast
 
 import numpy as np
@@ -32,7 +34,7 @@ from pyrite.auditing import (
     with_metadata,
     with_slices,
 )
-from pyrite.checks import is_whole, whole_number
+from pyrite.checks import is_whole, number, whole_number
 from pyrite.curves import expected_margin
 from pyrite.data import (
     Data,
@@ -55,12 +57,14 @@ from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
 from pyrite.settings import Settings
 from pyrite.training import (
+    LEAST_TRAINED,
     DataChanged,
     Observer,
     Run,
     Stopped,
     Watching,
     given_settings,
+    is_shown,
     load_data,
     resolve,
     train_job,
@@ -71,6 +75,7 @@ Leaks = tuple[Leak, ...]
 
 # What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do.
 _OVERLAPPING: Final = "erm(gce(q=0.4))"
+_SEARCHED: Final = 0.15  # of the time, to find where labels of a table are wrong
 _FEW: Final = 4000  # samples below which there are four folds: half of them would be too few to learn from
 
 
@@ -177,7 +182,7 @@ def _train_and_audit(
     options: Settings,
     metadata: Records | None,
 ) -> Audit:
-    given = given_settings(options)
+    given, begun, deadline = given_settings(options), perf_counter(), math.inf
     given.pop("data", None)  # of a recipe
     data = load_data(what, given) if not isinstance(what, Dataset) else what
     if data.annotations is not None:
@@ -192,14 +197,18 @@ def _train_and_audit(
     defaults = {name: value for name, value in chosen.items() if name not in given or name == "method"}
     if "method" in defaults:  # which has the loss in it
         given.pop("loss", None)
-    job = resolve(what, loaded=data, **given | defaults)
+    if minutes := given.get("minutes"):
+        deadline = begun + 60 * number("minutes", minutes, above=0)
+        searched = _SEARCHED * minutes if models is not None else 0.0
+        given["minutes"] = max(LEAST_TRAINED * minutes, (deadline - perf_counter()) / 60 - searched)
+    job = resolve(what, loaded=data, shown=is_shown(watching["progress"]), **given | defaults)
     try:
         run = train_job(job, **watching) if out is None else train_once(job, out, **watching)
     except Stopped as stopped:
         then = f"pyrite audit {stopped.folder}"
         resume = f"stopped and saved; continue the audit with: pyrite train --resume {stopped.folder} && {then}"
         raise KeyboardInterrupt(f"training is finished; audit it with: {then}" if stopped.done else resume) from None
-    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed, metadata, leaks)
+    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed, metadata, leaks, deadline)
 
 
 def default_method(classes: int) -> str:
@@ -235,9 +244,15 @@ def _used(given: dict[str, Any], data: Dataset) -> int:
     return wanted if is_whole(wanted) and wanted > 0 else len(data)
 
 
-def audit_run(run: Run, seed: int, metadata: Records | None = None, leaks: Leaks | None = None) -> Audit:
+def audit_run(
+    run: Run,
+    seed: int,
+    metadata: Records | None = None,
+    leaks: Leaks | None = None,
+    deadline: float = math.inf,
+) -> Audit:
     """Audit what a run recorded, and find problems of its data if they can still be read: copies, and with further
-    ``metadata`` where labels are wrong, and leaks, if they are not known yet."""
+    ``metadata`` where labels are wrong, until ``deadline``, and leaks, if they are not known yet."""
     if not run.history or not (run.path / "samples.npz").exists():
         raise PyriteError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
     labels, samples = run.labels, run.samples
@@ -273,7 +288,7 @@ def audit_run(run: Run, seed: int, metadata: Records | None = None, leaks: Leaks
         paths=labels.get("path"),
     )
     if data is not None:
-        result = _with_columns(result, data, metadata, samples["class_margins"], unseen, leaks)
+        result = _with_columns(result, data, metadata, samples["class_margins"], unseen, leaks, deadline)
     if run.annotations is None:
         return result
     log_p = np.where(unseen[:, None], log_expit(samples["class_margins"].astype(np.float64)), np.nan)
@@ -292,7 +307,13 @@ def _large_groups(data: Dataset, method: object) -> list[str]:
 
 
 def _with_columns(
-    audit: Audit, data: Dataset, metadata: Records | None, margins: Floats, unseen: Flags, leaks: Leaks | None
+    audit: Audit,
+    data: Dataset,
+    metadata: Records | None,
+    margins: Floats,
+    unseen: Flags,
+    leaks: Leaks | None,
+    deadline: float,
 ) -> Audit:
     """The audit with leaks and slices, if its samples have columns."""
     columns, rows = with_metadata(columns_of(data), metadata, data), audit.index
@@ -306,7 +327,9 @@ def _with_columns(
         columns = columns.select([name for name in columns.names if name not in {leak.column for leak in leaks}])
         models = _column_models(data, audit.labels, columns, rows)
     preferred, certainty = preferences(margins[rows].astype(np.float64))
-    return with_slices(audit, columns, preferred, certainty, unseen[rows], models, copies=data.copies[rows])
+    return with_slices(
+        audit, columns, preferred, certainty, unseen[rows], models, copies=data.copies[rows], deadline=deadline
+    )
 
 
 def _column_models(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Unpack
 
 from pyrite.auditing import Audit
@@ -10,7 +11,17 @@ from pyrite.errors import PyriteError
 from pyrite.processes import rank
 from pyrite.run_audits import audit
 from pyrite.settings import Settings
-from pyrite.training import Config, Observer, Run, given_settings, new_folder, read_once, resolve, train_once
+from pyrite.training import (
+    LEAST_TRAINED,
+    Config,
+    Observer,
+    Run,
+    given_settings,
+    new_folder,
+    read_once,
+    resolve,
+    train_once,
+)
 
 
 def train_without_suspects(
@@ -33,6 +44,7 @@ def train_without_suspects(
         observers: called in both runs.
         audited: called with the audit, before the second run.
         options: those of ``train``. Labels with a probability of ``drop_suspects`` or more of being wrong are dropped.
+            ``minutes`` is the length of both runs together.
             The first run holds out a fifth of the samples if ``validation`` is not given.
 
     Returns:
@@ -52,7 +64,10 @@ def train_without_suspects(
     config = Config({"data": "", "corrections": "those of the audit", **values})
     if not config.drop_suspects:
         raise PyriteError("drop_suspects is missing: set the lowest probability at which labels are dropped, as in 0.9")
+    begun = perf_counter()
     data, options = read_once(data, options)
+    if minutes := given_settings(options).get("minutes"):
+        options = {**options, "minutes": minutes / 2}
     first_options: Settings = {**options, "validation": config.validation, "drop_suspects": 0.0}
     folder = None if out is None else Path(out)
     if folder is None or not (folder / "audit" / "recipe.toml").exists():
@@ -65,6 +80,8 @@ def train_without_suspects(
             result = audit(first)
             result.to_csv(ranking)
             audited(result)
+        if minutes:  # what the first run and its audit have left
+            options["minutes"] = max(LEAST_TRAINED * minutes, minutes - (perf_counter() - begun) / 60)
         options["corrections"] = ranking
         return train_once(resolve(data, **options), folder, **watching)
     except KeyboardInterrupt:

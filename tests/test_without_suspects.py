@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pyrite
+from pyrite import without_suspects
 from pyrite.auditing import Audit
 from pyrite.cli.app import app
 from pyrite.data import load
@@ -34,6 +35,20 @@ def test_suspects_of_the_first_run_are_not_in_the_second(tmp_path: Path) -> None
     assert again.history == run.history
     with pytest.raises(ValueError, match="audit contains a run with other epochs"):
         pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", **{**SMALL, "epochs": 9})
+
+
+def test_both_runs_share_the_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times, lengths, resolve = iter((0.0, 45.0)), list[float](), without_suspects.resolve
+
+    def recorded(data: Any, **options: Any) -> Any:
+        lengths.append(options.pop("minutes"))
+        return resolve(data, **options)
+
+    monkeypatch.setattr(without_suspects, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(without_suspects, "resolve", recorded)
+    settings = {name: value for name, value in SMALL.items() if name != "epochs"}
+    pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", minutes=1, samples=400, **settings)
+    assert lengths == [0.5, 0.25]
 
 
 def test_objects_are_handed_on_to_both_runs(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def find_slices(
     used: Flags,
     learned: Callable[[Flags], Floats] | None = None,
     level: float = LEVEL,
+    late: Callable[[], bool] = lambda: False,
 ) -> tuple[Slice, ...]:
     """Slices by decreasing evidence.
 
@@ -134,6 +135,7 @@ def find_slices(
         learned: which labels of a set a model of that set alone does not predict. Labels that it predicts follow a
             rule that the other models missed, and are not wrong.
         level: the probability of naming anything where nothing differs.
+        late: asked before every fit of models; a true result ends the search with what is found.
     """
     parts = [made for column in columns.columns if (made := parts_of(column, _FEWEST)) is not None]
     tests = sum(len(one.runs()) for one in parts) + sum(
@@ -146,6 +148,9 @@ def find_slices(
         proposed = _columns_of(_search(parts, screen, free), max(limit, _SCREEN))
         best = None
         for some in proposed:
+            if late():
+                best = None
+                break
             evidence = evidence_of(tuple(one.column for one in some))
             found = next(iter(sorted(_search(some, evidence, free, exactly=True), key=lambda one: one.log_p)), None)
             if found is None or found.log_p > limit:

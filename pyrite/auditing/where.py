@@ -1,8 +1,10 @@
 """The columns of an audit's samples, and the slices of them in which labels are wrong far more often."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from time import perf_counter
 
 import numpy as np
 
@@ -24,6 +26,7 @@ def with_slices(
     *,
     own: bool = False,
     copies: Ints | None = None,
+    deadline: float = math.inf,
 ) -> Audit:
     """The audit with its ``slices``.
 
@@ -36,6 +39,7 @@ def with_slices(
         models: models that did not learn where labels are wrong, if the model of the audit may have seen the columns.
         own: whether it may as well not have seen them. Then its scores are searched first, and the models after them.
         copies: the same number for copies of a sample, which count once.
+        deadline: when the search ends, by ``time.perf_counter``, whether it is finished or not.
     """
     if len(columns) != len(audit):
         raise PyriteError(f"metadata has {len(columns)} rows, but there are {len(audit)} labels")
@@ -56,9 +60,15 @@ def with_slices(
         slices = find_slices(
             columns, screen, evidence_of, audit.wrong_probability, used,
             learned=None if models is None else models.unpredicted, level=LEVEL / len(searches),
+            late=lambda: perf_counter() > deadline,
         )  # fmt: skip
         if slices:
-            return replace(audit, slices=slices)
+            audit = replace(audit, slices=slices)
+            break
+    if perf_counter() > deadline:
+        where = "RUN" if audit.run is None else audit.run.path
+        note = f"the time was up before all groups of samples were searched for wrong labels: pyrite audit {where}"
+        audit = replace(audit, warnings=(*audit.warnings, f"{note} searches the rest"))
     return audit
 
 

@@ -5,10 +5,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, final
+from time import perf_counter
+from typing import Annotated, Any, ClassVar, Final, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,14 @@ from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.files import npz_bytes, write
 from pyrite.npz_files import read_npz
+from pyrite.processes import all_gather
 
 Numbers = npt.NDArray[np.float32]
 
 _BLOCK: Final = 512  # samples per file of the cache, which is as much as an interruption can lose
+_TIMED: Final = 8  # samples at a time
+_MEASURED: Final = 0.03  # of the time, for measuring how long embeddings take
+_SIZES: Final = (64, 80, 96, 112, 128)  # pixels, where there is no time for the default (docs/embeddings.md)
 _WORTH_A_FILE: Final = 32  # fewer are computed again: a file for every single prediction would fill the cache
 
 
@@ -76,30 +81,36 @@ class Embeddings(Features):
         starts = range(0, len(inputs), _BLOCK)
         quiet = not (progress and console.is_terminal)
         for start in track(starts, str(self.encoder), console=console, disable=quiet):
-            stop = min(start + _BLOCK, len(inputs))
-            some = inputs.some(np.arange(start, stop)) if isinstance(inputs, LazyImages) else inputs[start:stop]
-            block = self._block(some)
+            block = self._block(_some(inputs, start))
             if not start:  # and not a list of blocks, which would be in memory twice in the end
                 rows = np.empty((len(inputs), block.shape[1]), np.float32)
-            rows[start:stop] = block
+            rows[start : start + len(block)] = block
         return rows
 
     def _block(self, inputs: Inputs) -> Numbers:
         """From the cache, if they are there and whole, or computed. A disk that is full is no error."""
         if len(inputs) < _WORTH_A_FILE or not self.encoder.cached:
-            return self._compute(inputs)
-        name = digest([self._net.encode(), *content(inputs)])
-        path = cache_folder() / name[:2] / f"{name}.npz"
+            return self.compute(inputs)
+        path = self._path(inputs)
         with suppress(ValueError):
             rows = read_npz(path).get("rows")
             if rows is not None and rows.dtype == np.float32 and rows.ndim == 2 and len(rows) == len(inputs):
                 return rows
-        rows = self._compute(inputs)
+        rows = self.compute(inputs)
         with suppress(OSError):
             write(path, npz_bytes({"rows": rows}))
         return rows
 
-    def _compute(self, inputs: Inputs) -> Numbers:
+    def knows(self, inputs: Inputs) -> bool:
+        """Whether the first of these samples are in the cache."""
+        return self._path(_some(inputs, 0)).exists()
+
+    def _path(self, inputs: Inputs) -> Path:
+        name = digest([self._net.encode(), *content(inputs)])
+        return cache_folder() / name[:2] / f"{name}.npz"
+
+    def compute(self, inputs: Inputs) -> Numbers:
+        """Without the cache."""
         good, samples = np.ones(len(inputs), bool), inputs.texts() if isinstance(inputs, Records) else inputs
         if isinstance(samples, LazyImages):
             samples, good, _ = samples.read(np.arange(len(inputs)))
@@ -114,6 +125,12 @@ class Embeddings(Features):
         rows = np.full((len(inputs), found.shape[1]), np.nan, np.float32)
         rows[good] = found[: good.sum()]
         return rows
+
+
+def _some(inputs: Inputs, start: int, count: int = _BLOCK) -> Inputs:
+    """So many consecutive samples, of images that are read lazily without reading them."""
+    rows = np.arange(start, min(start + count, len(inputs)))
+    return inputs.some(rows) if isinstance(inputs, LazyImages) else inputs[start : start + count]
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,6 +158,28 @@ class EfficientnetLite(NetEncoder, ABC):
     @property
     def weights(self) -> str:
         return self.net.source.sha256
+
+    def within(self, data: Dataset, samples: int | None, seconds: float) -> Self:
+        """The same, or at a smaller size at which the images of ``data`` are embedded in so many seconds.
+
+        Some images are timed on this machine as it is now, unless the embeddings are in the cache.
+        """
+        features, times = Embeddings(self), list[float]()
+        if all(all_gather(features.knows(data.inputs))):
+            return self
+        for start in range(0, min(_BLOCK, len(data)), _TIMED):
+            some, begun = _some(data.inputs, start, _TIMED), perf_counter()
+            features.compute(some)
+            times.append((perf_counter() - begun) / len(some))
+            if _TIMED * sum(times[1:]) > _MEASURED * seconds:
+                break
+        # The mean, because other programs take their time in bursts; the first time is that of building the net.
+        image = max(all_gather(float(np.mean(times[1:] or times))))
+        count = samples or len(data)
+        count += sum(len(part) for part in (data.test, data.validation, data.clean) if part is not None)
+        pixels = self.size**2 * seconds / (count * image)
+        fitting = (size for size in _SIZES if size**2 <= pixels)
+        return self if pixels >= self.size**2 else replace(self, size=max(fitting, default=_SIZES[0]))
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> Numbers:
         net, mean, std = _built(self.architecture)

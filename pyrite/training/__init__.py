@@ -3,11 +3,11 @@
 from pyrite.training.build import make_learner
 from pyrite.training.config import Config, Job, given_settings, load_data, python_name, read_once
 from pyrite.training.defaults import Start, check_on_net, measure_start, resolve
-from pyrite.training.launch import RunObserver, Stopped, Watching, train, train_job, train_once
+from pyrite.training.launch import RunObserver, Stopped, Watching, is_shown, train, train_job, train_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
 from pyrite.training.optimisers import OPTIMISERS, SCHEDULES, states_rate
-from pyrite.training.pace import Pace, measure_pace
+from pyrite.training.pace import LEAST_TRAINED, Pace, measure_pace
 from pyrite.training.prediction import net_scores
 from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
@@ -15,8 +15,9 @@ from pyrite.training.run import DataChanged, Run
 from pyrite.training.run_folder import InUse, new_folder
 
 __all__ = [
-    "COLUMNS", "FAR", "METRICS", "OPTIMISERS", "SCHEDULES", "Config", "DataChanged", "Diverged", "InUse", "Job",
-    "Observer", "Pace", "Record", "Run", "RunFailed", "RunObserver", "Start", "Stopped", "Watching", "check_on_net",
-    "divergence", "fit", "given_settings", "load_data", "make_learner", "measure_pace", "measure_start", "net_scores",
-    "new_folder", "python_name", "read_once", "resolve", "states_rate", "train", "train_job", "train_once",
+    "COLUMNS", "FAR", "LEAST_TRAINED", "METRICS", "OPTIMISERS", "SCHEDULES", "Config", "DataChanged", "Diverged",
+    "InUse", "Job", "Observer", "Pace", "Record", "Run", "RunFailed", "RunObserver", "Start", "Stopped", "Watching",
+    "check_on_net", "divergence", "fit", "given_settings", "is_shown", "load_data", "make_learner", "measure_pace",
+    "measure_start", "net_scores", "new_folder", "python_name", "read_once", "resolve", "states_rate", "train",
+    "train_job", "train_once",
 ]  # fmt: skip

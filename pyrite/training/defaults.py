@@ -5,6 +5,7 @@ Also where a net starts: its scores and margins before training, and losses that
 
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from pyrite.curves import MEASURED, Scale, Shift
 from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Statistics, is_object
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, default_features
+from pyrite.features.embedding import EfficientnetLite
 from pyrite.features.registry import FEW, are_photographs
 from pyrite.files import is_pattern
 from pyrite.losses import OwnLoss, Underfitting, loss as read_loss, underfitting
@@ -41,9 +43,10 @@ from pyrite.models import (
 from pyrite.processes import fast_bfloat16, pick_device
 from pyrite.settings import Settings
 from pyrite.soft_margin import margins
+from pyrite.text_tables import counted
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data
 from pyrite.training.optimisers import SGD, Adamw, Linear
-from pyrite.training.pace import fitting
+from pyrite.training.pace import LEAST_TRAINED, fitting
 
 _FITTED = 2048  # inputs for the layers that are fitted to them, as in training
 _SHAPE = (3, 32, 32)  # of the inputs where no data is given
@@ -53,16 +56,23 @@ Thing = TypeVar("Thing", Loss, Method)
 _FINE_TUNED: Final = EfficientnetLite0(size=96, pretrained=True)
 _SMALLEST: Final = 32  # pixels of a side of images that are fine-tuned on (CIFAR-10)
 _OF_IMAGES: Final = ("augment", "grow", "mirror")
+_EMBEDDED: Final = 0.6  # of the time of a run, at most, for embeddings: a head learns from them in seconds
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
 
 def resolve(
-    data: Data | None = None, *, loaded: Dataset | None = None, fine_tune: bool = False, **settings: Unpack[Settings]
+    data: Data | None = None,
+    *,
+    loaded: Dataset | None = None,
+    fine_tune: bool = False,
+    shown: bool = False,
+    **settings: Unpack[Settings],
 ) -> Job:
     """The job of these arguments.
 
     ``loaded`` is the data set, if it has been read already. With ``fine_tune``, as in ``train``, many colour images are
-    learned by fine-tuning a pretrained net; runs that are compared have the same net instead.
+    learned by fine-tuning a pretrained net; runs that are compared have the same net instead. With ``shown``, a line is
+    printed before images are embedded to measure the pace.
     """
     given, begun = given_settings(settings), perf_counter()
     if is_object(data):
@@ -88,14 +98,40 @@ def resolve(
     source = loaded or (data if isinstance(data, Dataset) else load_data(config.data, config.to_dict()))
     job = resolve_defaults(config, source, fine_tune)
     if minutes is not None:
-        found = fitting(job, begun + 60 * minutes - perf_counter(), widen="model" not in given)
-        if not found["epochs"]:  # fine-tuning is too slow for the time
-            job = resolve_defaults(config, source)
-            found = fitting(job, begun + 60 * minutes - perf_counter(), widen=True)
-        # A net that is named would be trained on the samples as they are.
-        chosen = config.replace(features=job.config.features, **found)
-        job = replace(resolve_defaults(chosen, source), deadline=begun + 60 * minutes)
+        job = _within(job, config, begun, 60 * minutes, fine_tune, shown)
     return job if lr is None else job.with_config(optimiser=replace(job.config.optimiser, lr=lr))
+
+
+def _within(job: Job, config: Config, begun: float, seconds: float, fine_tune: bool, shown: bool) -> Job:
+    """A job that ends so many seconds after ``begun``, in place of one with the default length.
+
+    What was done before, such as loading the program, may have taken nearly all of the time, or more.
+    """
+
+    def left() -> float:
+        return max(begun + seconds - perf_counter(), LEAST_TRAINED * seconds)
+
+    source, features = job.data, job.config.features
+    if isinstance(features, EfficientnetLite) and "features" not in config.given:
+        config = config.replace(features=features.within(job.data, job.config.samples, _EMBEDDED * left()))
+        job = resolve_defaults(config, source, fine_tune)
+    if shown:
+        announce_embedding(job)
+    found = fitting(job, left(), widen="model" not in config.given)
+    if not found["epochs"]:  # fine-tuning is too slow for the time
+        job = resolve_defaults(config, source)
+        found = fitting(job, left(), widen=True)
+    # A net that is named would be trained on the samples as they are.
+    chosen = config.replace(features=job.config.features, **found)
+    return replace(resolve_defaults(chosen, source), deadline=perf_counter() + left())
+
+
+def announce_embedding(job: Job) -> None:
+    """Print a line if a pretrained net embeds images."""
+    if isinstance(job.config.features, EfficientnetLite):
+        count = counted(job.config.samples or len(job.data), "image")
+        net = f"{job.config.features}, a pretrained net"
+        print(f"{count}: {net}, embeds them; --features none trains from scratch", file=sys.stderr, flush=True)
 
 
 def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> Job:

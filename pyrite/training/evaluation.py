@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from pyrite.training.metrics import METRICS, Line, accuracies_of, measure
 
 if TYPE_CHECKING:
     from pyrite.training.record import Record
+
+_PARTS: Final = 7  # a prime number, so that every part has samples of all classes where these alternate
 
 
 @final
@@ -139,12 +142,18 @@ class Evaluation:
         assert self.best is not None
         self.best.restore(self.trainer.predictors)
 
-    def final_model(self, train: Batches, record: "Record") -> Line:
+    def final_model(self, train: Batches, record: "Record", deadline: float | None = None) -> tuple[Line, int]:
         """Accuracies of the model that is saved on the training samples, without augmentation; None where unknown.
 
-        Those of the history are of predictions made while training. The papers report these.
+        Those of the history are of predictions made while training. The papers report these. The samples are predicted
+        in parts, of which none is begun after ``deadline`` but the first. Also returns how many are predicted.
         """
-        own = [(self.predict(inputs).argmax(1).cpu(), index.cpu()) for inputs, _, index in train.in_order()]
+        own, parts = list[tuple[Tensor, Tensor]](), 1 if deadline is None else _PARTS
+        for part in range(parts):
+            batches = train.in_order(train.index[part::parts])
+            own += [(self.predict(inputs).argmax(1).cpu(), index.cpu()) for inputs, _, index in batches]
+            if deadline is not None and any(all_gather(perf_counter() > deadline)):
+                break
         predictions, index = zip(*(pair for pairs in all_gather(own) for pair in pairs), strict=True)
         rows = torch.cat(index).numpy()
         true = None if record.true is None else record.true[rows]
@@ -152,7 +161,7 @@ class Evaluation:
         # The number of hits follows from the accuracy, so that nothing is evaluated again.
         test = None if accuracy is None else Tally(round(accuracy * self.tested), self.tested)
         subsets = subset_accuracies(torch.cat(predictions), record.given[rows], true)
-        return measure("model", accuracies_of(subsets, test))
+        return measure("model", accuracies_of(subsets, test)), len(rows)
 
     def state_dict(self) -> dict[str, Any]:
         return {"tested": self.tested} | ({} if self.best is None else {"best": dict(vars(self.best))})

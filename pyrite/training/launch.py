@@ -16,15 +16,13 @@ import torch
 from pyrite.data import Data, Dataset, is_frame, is_object, with_labels
 from pyrite.data.column_reading import reading_sentence
 from pyrite.errors import PyriteError
-from pyrite.features.embedding import EfficientnetLite
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.processes import all_gather, all_reduce, is_lost, join, local_device, pick_device, rank, world_size
 from pyrite.settings import SETTINGS, Settings
-from pyrite.text_tables import counted
 from pyrite.training.build import Training
 from pyrite.training.config import Job, Missing, given_settings, load_data, python_name
-from pyrite.training.defaults import resolve, resolve_defaults
+from pyrite.training.defaults import announce_embedding, resolve, resolve_defaults
 from pyrite.training.loop import Observer, RunFailed, fit
 from pyrite.training.pace import Clock
 from pyrite.training.prepare import read_corrections
@@ -111,13 +109,18 @@ def train(
         labels = settings.pop("label")
     data = data if labels is None else with_labels(data, labels)
     if resume is None:
-        return train_job(resolve(data, fine_tune=True, **settings), out, **watching)
+        return train_job(resolve(data, fine_tune=True, shown=is_shown(progress), **settings), out, **watching)
     given = [value for name, value in settings.items() if name != "device"]
     if out is not None or any(isinstance(value, str | os.PathLike | int | float) for value in given):
         raise PyriteError(
             "resume continues a run with the settings in its recipe.toml: omit all other options except device"
         )
     return _run(_resumed(Path(resume), data, settings), Path(resume), watching, new=False)
+
+
+def is_shown(progress: bool | None) -> bool:
+    """Whether this process shows the progress: by default if standard error is a terminal."""
+    return rank() == 0 and (sys.stderr.isatty() if progress is None else progress)
 
 
 def train_job(job: Job, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
@@ -198,18 +201,14 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
                 f"{recipe} was changed since the run began: {name} was {was!r} and is {now!r}. Undo the change, or "
                 f"train a new run with --config {recipe} --out ..."
             )
-    shown, stop, every = watching.get("progress"), watching.get("stop"), job.config.checkpoint_every
+    stop, every = watching.get("stop"), job.config.checkpoint_every
     with locked(folder, new=new):
-        visible = rank() == 0 and (sys.stderr.isatty() if shown is None else shown)
-        if visible and new and isinstance(job.config.features, EfficientnetLite):
-            count = counted(job.config.samples or len(job.data), "image")
-            print(
-                f"{count}: {job.config.features}, a pretrained net, embeds them; --features none trains from scratch",
-                file=sys.stderr,
-            )
+        visible = is_shown(watching.get("progress"))
+        if visible and new and job.deadline is None:  # else it was printed before the pace was measured
+            announce_embedding(job)
         if visible and new and job.data.reading:
             print(f"columns: {reading_sentence(job.data.reading)}; 'pyrite check' prints them all", file=sys.stderr)
-        training = Training(job, None if new else folder, shown is not False)
+        training = Training(job, None if new else folder, watching.get("progress") is not False)
         record, run_folder = training.record, RunFolder(folder, training)
         run_folder.begin() if new else run_folder.resume()
 

@@ -27,6 +27,7 @@ _ENOUGH: Final = 0.01  # of the time, for steps of one size: more steps even out
 _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice as long as going forward
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
+LEAST_TRAINED: Final = 0.1  # of the time, whatever was done before: a run that learned nothing is of no use
 _LEAST_EPOCH: Final = 1 / 3  # an epoch, without which fine-tuning is not begun
 
 # A wider net gains more than further epochs, once there are so many (docs/results/default-method.md).
@@ -176,7 +177,8 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
         pace = measure_pace(job.with_config(model=net), limit, least)
         # What a method does once before the first step takes about as long as the last prediction.
         once = 0.0 if job.config.method.paced == job.config.method else pace.last
-        return pace, pace.epochs((1 - _SPARE) * seconds - once - max(all_gather(perf_counter() - begun)))
+        left = (1 - _SPARE) * seconds - once - max(all_gather(perf_counter() - begun))
+        return pace, pace.epochs(max(left, LEAST_TRAINED * seconds))
 
     narrow = job.config.model
     net, width = narrow, 1.0

@@ -197,7 +197,10 @@ class RunFolder(Observer):
             training.evaluation.restore_best()
         # What would take too long after every epoch is measured now.
         results: dict[str, Any] = {"finished": True, "saved": saved, "nets": len(training.trainer.predictors)}
-        results["final_model"] = training.evaluation.final_model(training.batches, training.record)
+        deadline, whole = training.job.deadline, len(training.batches.index)
+        results["final_model"], some = training.evaluation.final_model(training.batches, training.record, deadline)
+        if deadline is not None and some < whole - len(training.batches.unreadable):
+            warned.append(f"the time was up: what the model learned was measured on {some:,} of {whole:,} samples")
         evaluated, data = (training.evaluation.test, training.evaluation.validation), training.data
         parts = [part.unreadable.values() for part in (training.batches, *evaluated) if part is not None]
         own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import pyrite
-from pyrite.auditing import ColumnModels, columns_of, find_leaks
+from pyrite.auditing import ColumnModels, columns_of, find_leaks, where
 from pyrite.data import Column, Dataset, Records
 from tests.children import run
 
@@ -73,6 +73,21 @@ def test_models_that_see_the_column_do_not_hide_it() -> None:
     audit = pyrite.audit(frame, np.array(NAMES)[given], **options)
     assert audit.slices[0].name == "region = Online"
     assert not audit.leaks
+
+
+def test_the_search_ends_when_the_minutes_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, given, _ = made(bad=True)
+    data, clock = frame.assign(label=np.array(NAMES)[given]), where.perf_counter
+    monkeypatch.setattr(where, "perf_counter", lambda: clock() + 60)
+    found = pyrite.audit(data, label="label", minutes=0.05, out=tmp_path / "run", progress=False)
+    assert not found.slices
+    assert found.warnings[-1] == (
+        f"the time was up before all groups of samples were searched for wrong labels: pyrite audit {tmp_path / 'run'} "
+        "searches the rest"
+    )
+    later = pyrite.audit(found.run)
+    assert later.slices[0].name == "region = Online"
+    assert not later.warnings
 
 
 def test_a_leak_is_named_and_a_good_column_is_not() -> None:

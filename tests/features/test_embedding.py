@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Dataset, LazyImages
-from pyrite.features import Encoder, OwnModule, State, encoder
+from pyrite.features import Encoder, OwnModule, State, embedding, encoder
+from pyrite.features.embedding import EfficientnetLite2 as EncoderLite2
 from pyrite.models import EfficientnetLite0, EfficientnetLite2
 from pyrite.training import defaults, resolve
 
@@ -229,6 +231,44 @@ def test_photographs_are_embedded_also_for_a_length_in_minutes(monkeypatch: pyte
     assert (str(config.features), str(config.model), config.epochs) == (
         "efficientnet_lite2(size=160)", "mlp(hidden=(64,))", 3,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "size"), [(301, 160), (299, 128), (150, 112), (20, 64), (0.1, 64)])
+def test_the_size_of_embedded_photographs_is_the_largest_that_fits(
+    seconds: float, size: int, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a simulated clock: an image takes a second, and the first ones ten, in which the net is built."""
+    clock, data = SimpleNamespace(now=0.0), many_colours(300, side=64)
+
+    def embed(self: object, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        clock.now += len(images) * (1.0 if clock.now else 10.0)
+        return np.zeros((len(images), 2), np.float32)
+
+    monkeypatch.setattr(EncoderLite2, "embed", embed)
+    monkeypatch.setattr(embedding, "perf_counter", lambda: clock.now)
+    assert EncoderLite2().within(data, None, seconds) == EncoderLite2(size=size)
+    assert EncoderLite2().within(data, 150, seconds / 2) == EncoderLite2(size=size)
+    assert clock.now < 80 + 0.04 * seconds + 2 * 16
+    EncoderLite2().fit(data.inputs, np.arange(300)).transform(data.inputs)  # and now they are in the cache
+    assert EncoderLite2().within(data, None, seconds) == EncoderLite2()
+
+
+def test_embedding_within_some_minutes_is_announced_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fitting(job: Any, *_: object, **__: object) -> dict[str, Any]:
+        assert (
+            capsys.readouterr().err == f"30 images: {job.config.features}, a pretrained net, embeds them; "
+            "--features none trains from scratch\n"
+        )
+        return {"model": job.config.model, "epochs": 3}
+
+    monkeypatch.setattr(EncoderLite2, "within", lambda self, *_: EncoderLite2(size=112))
+    monkeypatch.setattr(defaults, "fitting", fitting)
+    config = resolve(many_colours(30, side=64), minutes=1, shown=True).config
+    assert str(config.features) == "efficientnet_lite2(size=112)"
+    named = resolve(many_colours(30, side=64), minutes=1, features="efficientnet_lite2", shown=True).config
+    assert str(named.features) == "efficientnet_lite2(size=160)"
 
 
 @pytest.mark.parametrize(

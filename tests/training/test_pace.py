@@ -1,5 +1,6 @@
 """How long a run will take, and what fits into a time: by a simulated clock, and in real runs."""
 
+import math
 import shutil
 from dataclasses import replace
 from itertools import count
@@ -155,6 +156,35 @@ def test_the_budget_is_kept_by_a_machine_that_becomes_slower(
     rates = [line["learning_rate"] for line in run.history]
     assert rates[-1] < 0.1 * max(rates)  # the schedule ended too
     assert resolve(config=tmp_path / "run" / "recipe.toml").config == run.config
+
+
+@pytest.mark.parametrize(("deadline", "some"), [(0.0, 206), (math.inf, 1437)])
+def test_the_last_prediction_ends_in_time(deadline: float, some: int, tmp_path: Path) -> None:
+    """One part of seven is predicted in any case."""
+    job = replace(resolve("digits", model="linear", method="erm(ce)", epochs=1), deadline=deadline)
+    run = train_job(job, tmp_path / "run", progress=False)
+    sentence = f"the time was up: what the model learned was measured on {some} of 1,437 samples"
+    assert run.facts["warnings"] == ([sentence] if some < 1437 else [])
+    rows = np.flatnonzero(run.labels["part"] == 0)[:: 7 if some < 1437 else 1]
+    predicted = run.scores(job.data.inputs[rows]).argmax(1)
+    assert run.facts["final_model"]["final_train_accuracy"] == np.mean(predicted == run.labels["given"][rows])
+    assert len(rows) == some
+
+
+def test_a_tenth_is_trained_where_the_time_was_up_before(
+    by_pixels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, filled = measure_pace(resolve(coloured(), batch_size=50)), defaults.resolve_defaults
+    seconds = base.seconds(100)
+
+    def late(*arguments: Any) -> Any:
+        by_pixels.now += 2 * seconds
+        return filled(*arguments)
+
+    monkeypatch.setattr(defaults, "resolve_defaults", late)
+    job = resolve(coloured(), batch_size=50, minutes=seconds / 60)
+    assert 5 <= job.config.epochs <= 10
+    assert job.deadline == pytest.approx(by_pixels.now + 0.1 * seconds, rel=0.02)
 
 
 def test_a_run_that_was_stopped_is_resumed_without_a_clock(tmp_path: Path) -> None:
