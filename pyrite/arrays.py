@@ -54,6 +54,16 @@ def to_flags(value: object, name: str) -> Flags:
     return array.astype(bool)
 
 
+def check_below(labels: Ints, classes: int, name: str) -> None:
+    """Raise ValueError if a label is not the number of one of these classes."""
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise PyriteError(
+            f"{name}: label {labels[first]} at index {first}, but there are {classes} classes, 0 to {classes - 1}"
+        )
+
+
 def check_same_length(**arrays: npt.NDArray[Any]) -> None:
     """Raise ValueError unless all arrays have the same length."""
     if len({len(array) for array in arrays.values()}) > 1:

@@ -160,7 +160,7 @@ class Batches:
             height, width = self.inputs.shape[2:]
             draws = self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch)
         rows = torch.from_numpy(index)
-        inputs = self._tensor[self._moved(rows)] if self._scaled and self._tensor is not None else None
+        inputs = self._tensor[rows.to(self.device)] if self._scaled and self._tensor is not None else None
         epoch = _Epoch(index, self.labels[rows], inputs, draws, self.epoch)
         prepared = self._read_ahead if isinstance(self.inputs, LazyImages) and self.workers else map
         for position, (batch, bad) in enumerate(prepared(partial(self._batch, epoch), range(start, len(self))), start):
@@ -174,7 +174,7 @@ class Batches:
                 break
         if (self.epoch, self.position) != (epoch.number, len(self)):
             raise RuntimeError(_MOVED)
-        self.seek(epoch.number + 1)
+        self.epoch, self.position = epoch.number + 1, 0
 
     def in_order(self, index: Labels | None = None) -> "Batches":
         """The same samples, or those of ``index``, in ascending order, without augmentation: for evaluation.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import check_below
 from pyrite.data.copies import copy_groups, joined_groups
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Kind, Records, Schema, kind_of
@@ -129,13 +130,13 @@ class Dataset:
             check_inputs(self.inputs, f"the inputs of {self.name}")
         for column, values in (("labels", self.labels), ("true", self.true)):
             if values is not None:
-                check_range(values, len(self.classes), f"{column} of {self.name}")
+                check_below(values, len(self.classes), f"{column} of {self.name}")
         if self.annotations is not None:
             if len(self.annotations.labels) != len(self.labels):
                 raise PyriteError(
                     f"{self.name} has {len(self.labels)} samples, but annotators label {len(self.annotations.labels)}"
                 )
-            check_range(self.annotations.labels.max(1), len(self.classes), f"annotations of {self.name}")
+            check_below(self.annotations.labels.max(1), len(self.classes), f"annotations of {self.name}")
         if self.groups is not None and self.groups.shape != self.labels.shape:
             raise PyriteError(f"{self.name} has {len(self.labels)} samples but {len(self.groups)} groups")
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
@@ -227,16 +228,6 @@ def channels_last(shape: Sequence[int]) -> bool:
     if (first == middle) != (middle == last):
         return first == middle
     return last < first and last <= middle
-
-
-def check_range(labels: Labels, classes: int, what: str) -> None:
-    """Raise ValueError for a label that is not a class number."""
-    outside = (labels < 0) | (labels >= classes)
-    if outside.any():
-        first = int(outside.argmax())
-        raise PyriteError(
-            f"{what}: label {labels[first]} at index {first} is not a class number from 0 to {classes - 1}"
-        )
 
 
 def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:

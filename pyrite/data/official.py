@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pyrite.arrays import check_below
 from pyrite.checks import one_of
-from pyrite.data.dataset import Dataset, Labels, check_range
+from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.files import Download, data_folder, find, folder_of, obtain, read_members, read_unpacked
 from pyrite.data.images import Pixels
 from pyrite.errors import PyriteError
@@ -235,7 +236,7 @@ def _batch(where: str, content: Mapping[Any, Any], source: Source) -> tuple[Pixe
         if values and not 0 <= min(values) <= max(values) < 256:
             raise PyriteError(f"{where}: {column!r} holds {max(values, key=abs)}, which is not a class number")
         rows.append(np.array(values, np.int64))
-        check_range(rows[-1], classes, f"{where}: {column.replace('_', ' ')}")
+        check_below(rows[-1], classes, f"{where}: {column.replace('_', ' ')}")
     return data.reshape(-1, 3, 32, 32), np.stack(rows)
 
 
@@ -259,5 +260,5 @@ def _with_human(source: Source, images: Dataset, column: str, path: str | None, 
     if not isinstance(column, str) or column not in human:
         raise PyriteError(f"{found}: there is no column {column!r}; there are {', '.join(human)}")
     images = _coarsened(images) if column == "noisy_coarse_label" and images.coarse is not None else images
-    check_range(human[column], len(images.classes), f"{found}: {column}")
+    check_below(human[column], len(images.classes), f"{found}: {column}")
     return replace(images, name=f"{source.name}n", labels=human[column], true=images.labels, human=human)

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from pyrite.arrays import check_below
 from pyrite.data.annotations import Targets, annotation_cells, are_several, to_targets
-from pyrite.data.dataset import Dataset, Labels, Samples, check_names, check_range, describe, encode, encode_like
+from pyrite.data.dataset import Dataset, Labels, Samples, check_names, describe, encode, encode_like
 from pyrite.data.folders import image_files
 from pyrite.data.hub import is_hub, read_hub
 from pyrite.data.items import Plain, check_like, described, is_picture, read_items, to_array, to_numbers
@@ -191,7 +192,7 @@ def _by_classes(values: list[Any], classes: tuple[str, ...], what: str) -> Label
     """Class numbers of labels that are class numbers already, or names of classes."""
     if any(isinstance(value, str) for value in values):
         return encode_like(values, classes, what)
-    check_range(labels := np.asarray(values), len(classes), what)
+    check_below(labels := np.asarray(values), len(classes), what)
     return labels.astype(np.int64)
 
 

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import check_below
 from pyrite.checks import one_of
 from pyrite.data.archives import from_tar, tar
-from pyrite.data.dataset import Dataset, Samples, check_names, check_range, encode, encode_like
+from pyrite.data.dataset import Dataset, Samples, check_names, encode, encode_like
 from pyrite.data.folders import TEXTS, files_below, folder, image_files, read_text_file, texts
 from pyrite.data.hub import open_images
 from pyrite.data.images import SUFFIXES
@@ -84,7 +85,7 @@ def npz(path: str, channels: str | None = None) -> Dataset:
             if not np.issubdtype(values.dtype, np.integer):
                 raise PyriteError(f"{place}: {y}: with classes given, labels are numbers of them, not {values.dtype}")
             labels = values.astype(np.int64)
-            check_range(labels, len(classes), f"{place}: {y}")
+            check_below(labels, len(classes), f"{place}: {y}")
         elif train is not None:
             labels = encode_like(values.tolist(), names, f"{place}: {y}")
         else:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import check_below
 from pyrite.checks import one_of, whole_number
-from pyrite.data.dataset import Dataset, Labels, Tracklets, check_names, check_range
+from pyrite.data.dataset import Dataset, Labels, Tracklets, check_names
 from pyrite.data.files import folder_of
 from pyrite.data.images import LazyImages, inside
 from pyrite.errors import PyriteError
@@ -92,7 +93,7 @@ def webvision(classes: int = 50, path: str | None = None, source: str = "google"
     def part(name: str, file: str, folder: str = "") -> Dataset:
         pairs = _pairs(root / "info" / file, "webvision")
         labels = np.array([label for _, label in pairs], np.int64)
-        check_range(labels, len(words), str(root / "info" / file))
+        check_below(labels, len(words), str(root / "info" / file))
         chosen = [folder + image for image, label in pairs if label < classes]
         return Dataset(name, LazyImages(root, chosen, size), labels[labels < classes], names)
 

@@ -69,10 +69,7 @@ PAPER_SETTINGS: dict[str, dict[str, str]] = {
     "agce": {"agce(a=0.1, q=0.1)": _TABLE_8, "agce(a=1.6, q=2)": _INFERIOR, "agce(a=3, q=4)": _TABLE_12},
     "imae": {"imae(T=8)": "Wang et al., with noise", "imae(T=0.5)": "Wang et al., without noise"},
     "shift": {"shift(mae, tau=3, classes=100)": _TABLE_9},
-    "scale": {
-        "scale(mae, tau=2.6, classes=100)": _TABLE_9,
-        "scale(agce(a=0.1, q=0.1), tau=4, classes=100)": _TABLE_9,
-    },
+    "scale": {"scale(mae, tau=2.6, classes=100)": _TABLE_9, "scale(agce(a=0.1, q=0.1), tau=4, classes=100)": _TABLE_9},
     # The paper's absolute error is 1 - p and ours is 2 (1 - p), so its factor q = 0.3 is 0.15 here.
     "nce": {"0.7*nce + 0.15*mae": _TABLE_8},
     "boot_soft": {"boot_soft(beta=0.95)": _REED},

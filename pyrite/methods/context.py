@@ -166,30 +166,17 @@ class Context:
         vars(context).update({"_made": 0, "_learners": (), **changes})
         return context
 
-    def evaluate(self, predict: Callable[[Tensor], Tensor]) -> Tensor:
-        """Scores of every training sample, without augmentation: one row per sample, the same at every process.
+    def evaluate(self, predict: Callable[[Tensor], Tensor], batches: Batches | None = None) -> Tensor:
+        """Scores of the training samples without augmentation, or of other batches: the same at every process.
 
-        Rows of samples that are not trained on, or that cannot be read, are NaN.
-        """
-        batches = self.batches.in_order()
-        scores = self.predictions(predict, batches)
-        rows = scores.new_full((self.samples, *scores.shape[1:]), torch.nan)
-        rows[torch.from_numpy(batches.index).to(rows.device)] = scores
-        return rows
-
-    def predictions(self, predict: Callable[[Tensor], Tensor], batches: Batches) -> Tensor:
-        """What ``predict`` makes of the samples of some batches, in the order of their index, at every process.
-
-        Rows of samples that cannot be read are NaN.
+        There is one row for every sample of the data. Those that are not in the batches, or cannot be read, are NaN.
         """
         rows: Tensor | None = None
-        order = np.argsort(batches.index)
-        for inputs, _, index in batches:
-            values, numbers = gather(predict(inputs)), gather(index).cpu().numpy()
+        for inputs, _, index in self.batches.in_order() if batches is None else batches:
+            values = gather(predict(inputs))
             if rows is None:
-                rows = values.new_full((len(batches.index), *values.shape[1:]), torch.nan)
-            places = order[np.searchsorted(batches.index, numbers, sorter=order)]
-            rows[torch.from_numpy(places).to(rows.device)] = values
-        batches.seek(0)
+                count = self.samples if batches is None else len(batches.labels)
+                rows = values.new_full((count, *values.shape[1:]), torch.nan)
+            rows[gather(index).to(rows.device)] = values
         assert rows is not None, "there is always a batch"
         return rows

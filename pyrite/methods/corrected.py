@@ -135,10 +135,9 @@ class GLC(Method):
         gold = context.meta
 
         def estimate(first: Trainer) -> Estimate:
-            samples = gold.in_order()
-            scores = context.predictions(first.predict, samples).cpu()
-            labels, readable = gold.labels[torch.from_numpy(samples.index)], scores.isfinite().all(1)
-            return as_estimate(from_gold(scores[readable], labels[readable]))
+            scores = context.evaluate(first.predict, gold.in_order()).cpu()
+            known = scores.isfinite().all(1)
+            return as_estimate(from_gold(scores[known], gold.labels[known]))
 
         return Stages(
             self, context, self.at, lambda stage, known: GLCTrainer(stage, gold, known["matrix"]), estimate=estimate

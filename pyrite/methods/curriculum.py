@@ -128,10 +128,9 @@ class CurriculumTrainer(Trainer):
     def _unseen(self, held_out: Batches) -> float:
         """The mean probability of held-out labels, for images of the size that the net is trained on now."""
         epoch = self.context.batches.epoch
-        scores = self.context.predictions(partial(self.predict, epoch=epoch), held_out)
-        scores, labels = scores.cpu(), held_out.labels[torch.from_numpy(held_out.index)]
-        readable = ~scores.isnan().any(1)
-        p = torch.sigmoid(row_margin(scores[readable], labels[readable]))
+        scores = self.context.evaluate(partial(self.predict, epoch=epoch), held_out).cpu()
+        known = ~scores.isnan().any(1)
+        p = torch.sigmoid(row_margin(scores[known], held_out.labels[known]))
         return float(p.sum() / max(len(p), 1))
 
     def facts(self) -> Mapping[str, float]:

@@ -121,9 +121,8 @@ class SelectTrainer(Members):
     def _hits(self, trainer: Trainer, held_out: Batches) -> Hits:
         """Which of the held-out labels a method predicts, for images of the size that it is trained on now."""
         epoch = max(0, self.context.batches.epoch - 1)
-        scores = self.context.predictions(partial(trainer.predict, epoch=epoch), held_out).cpu()
-        labels = held_out.labels[torch.from_numpy(held_out.index)]
-        hits: Hits = ((scores.argmax(1) == labels) & ~scores.isnan().any(1)).numpy()
+        scores = self.context.evaluate(partial(trainer.predict, epoch=epoch), held_out).cpu()
+        hits: Hits = ((scores.argmax(1) == held_out.labels) & ~scores.isnan().any(1)).numpy()
         return hits
 
     def facts(self) -> Mapping[str, float]:

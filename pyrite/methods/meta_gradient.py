@@ -125,13 +125,7 @@ class Passes:
         return self.loss(self.scores(batch[0], weights), batch[1])
 
     def direction(
-        self,
-        losses: Tensor,
-        omega: Tensor | None,
-        meta: _Samples,
-        lr: float,
-        *,
-        keep: bool = False,
+        self, losses: Tensor, omega: Tensor | None, meta: _Samples, lr: float, *, keep: bool = False
     ) -> Weights:
         """The direction along which a sample's loss must fall for its ω to grow: −α G, with α = ``lr``.
 

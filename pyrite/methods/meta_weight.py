@@ -21,13 +21,7 @@ from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Cycle
 from pyrite.methods.learner import Learner
-from pyrite.methods.meta_gradient import (
-    Passes,
-    normalised_weights,
-    per_sample,
-    same_draws,
-    theta_gradient,
-)
+from pyrite.methods.meta_gradient import Passes, normalised_weights, per_sample, same_draws, theta_gradient
 from pyrite.methods.method import ERM, Context, MetaSet, Method, PerSampleLoss, Step, Trainer
 from pyrite.methods.trainer import Pass
 from pyrite.models import seeded

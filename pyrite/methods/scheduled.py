@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal, final
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from pyrite.checks import Fraction, NotNegative, number, whole_number
@@ -237,9 +238,9 @@ class D2LTrainer(ScheduledLoss):
     def measure(self) -> float:
         """The mean LID of a fixed subset of the training samples, each among the others of its batch."""
         representation = _Representation(self.learner.model)
-        points = self.context.predictions(lambda inputs: self.learner.evaluate(inputs, representation), self.samples)
+        points = self.context.evaluate(lambda inputs: self.learner.evaluate(inputs, representation), self.samples)
         values = [np.empty(0)]
-        for batch in points.cpu().double().split(self.samples.batch_size):
+        for batch in points[torch.from_numpy(self.samples.index)].cpu().double().split(self.samples.batch_size):
             readable = batch[~batch.isnan().any(1)]
             if len(readable) > self.k:
                 values.append(local_intrinsic_dimension(readable.numpy(), self.k))

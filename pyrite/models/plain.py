@@ -102,7 +102,9 @@ class FastCNN(Architecture):
             nn.init.dirac_(second.weight.data)
             layers += [first, *([nn.MaxPool2d(pool)] if max(pool) > 1 else []), nn.BatchNorm2d(after), nn.GELU()]
             layers += [second, nn.BatchNorm2d(after), nn.GELU()]
-        return nn.Sequential(*layers, _Maximum()), _Scaled(self.widths[-1], classes, self.scale)
+        head = _Scaled(self.widths[-1], classes, bias=False)
+        head.scale = self.scale
+        return nn.Sequential(*layers, _Maximum()), head
 
 
 @final
@@ -114,15 +116,13 @@ class _Maximum(nn.Module):
 
 
 @final
-class _Scaled(nn.Module):
-    """A linear layer without bias whose scores are multiplied by a constant."""
+class _Scaled(nn.Linear):
+    """A linear layer whose scores are multiplied by a constant."""
 
-    def __init__(self, features: int, classes: int, scale: float) -> None:
-        super().__init__()
-        self.linear, self.scale = nn.Linear(features, classes, bias=False), scale
+    scale: float
 
     def forward(self, features: Tensor) -> Tensor:
-        return torch.mul(self.linear(features), self.scale)
+        return super().forward(features) * self.scale
 
 
 class _PlainCNN(Architecture, ABC):

@@ -1,5 +1,6 @@
 """Noise models, their transition matrices, and labels corrupted by them."""
 
+from pyrite.arrays import check_below
 from pyrite.checks import whole_number
 from pyrite.noise.class_noise import (
     CIFAR100_SUPERCLASSES,
@@ -15,7 +16,7 @@ from pyrite.noise.class_noise import (
 )  # fmt: skip
 from pyrite.noise.files import Human, Matrix, NoisyLabels
 from pyrite.noise.instance import Instance
-from pyrite.noise.model import ClassNoise, Noise, check_below, check_classes, to_labels
+from pyrite.noise.model import ClassNoise, Noise, check_classes, to_labels
 from pyrite.spec import Registry, named
 
 __all__ = [

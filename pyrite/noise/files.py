@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final, final
 import numpy as np
 
 import pyrite
+from pyrite.arrays import check_below
 from pyrite.checks import require, whole_number
 from pyrite.draws import Array
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write_or_refuse
-from pyrite.noise.model import ClassNoise, Drawn, Noise, check_below, check_classes, measured, to_labels
+from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, measured, to_labels
 from pyrite.npz_files import read_npz
 from pyrite.pickles import check_samples, read_label_columns, read_npy
 from pyrite.spec import nearest

@@ -136,12 +136,3 @@ def to_labels(value: object, name: str = "labels") -> Array:
     if not len(labels):
         raise PyriteError(f"{name} has the shape {labels.shape}, but must have at least one label")
     return labels.copy()
-
-
-def check_below(labels: Array, classes: int, name: str) -> None:
-    """Raise ValueError if a label is not the number of one of these classes."""
-    wrong = (labels < 0) | (labels >= classes)
-    if wrong.any():
-        first = int(wrong.argmax())
-        there = f"there are {classes} classes, 0 to {classes - 1}"
-        raise PyriteError(f"{name} is {labels[first]} at index {first}, but {there}")

@@ -14,16 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import (
-    Batches,
-    Growth,
-    LazyImages,
-    Part,
-    Statistics,
-    checksums,
-    describe,
-    split,
-)
+from pyrite.data import Batches, Growth, LazyImages, Part, Statistics, checksums, describe, split
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
 from pyrite.features import state_bytes

@@ -14,13 +14,13 @@ from torch.nn.functional import softplus
 
 from pyrite.arrays import Flags
 from pyrite.data import Batches, Dataset, Statistics
-from pyrite.diagnostics import Tally, clearly_better, embed_sets, retrieve, subset_accuracies
+from pyrite.diagnostics import Tally, clearly_better, embed_sets, hybrid_accuracy, retrieve, subset_accuracies
 from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
 from pyrite.models import embed
 from pyrite.processes import all_gather, all_reduce
-from pyrite.soft_margin import row_margin, row_margins, wide_dtype
-from pyrite.training.metrics import METRICS, Line, accuracies_of, measure
+from pyrite.soft_margin import row_margins, wide_dtype
+from pyrite.training.metrics import METRICS, Line, measure
 
 if TYPE_CHECKING:
     from pyrite.training.record import Record
@@ -103,7 +103,6 @@ class Evaluation:
         test = None
         if self.test is not None:
             hits = torch.cat([self.predict(x, epoch - 1).argmax(1) == labels for x, labels, _ in self.test])
-            self.test.seek(0)
             test = Tally(*all_reduce(torch.tensor([int(hits.sum()), len(hits)], device=self.test.device)).tolist())
             self.tested = test.total
         line: Line = {}
@@ -113,14 +112,14 @@ class Evaluation:
             sums = torch.zeros(1 + len(names), dtype=wide_dtype(device), device=device)
             for inputs, labels, index in self.validation:
                 scores = self.predict(inputs, epoch - 1)
+                margins, hits = row_margins(scores), scores.argmax(1) == labels
                 if len(index) and self.split_off:
-                    record.update_margins(index, row_margins(scores), unseen=True)
-                margin, hits = row_margin(scores, labels), scores.argmax(1) == labels
+                    record.update_margins(index, margins, unseen=True)
+                margin = margins.gather(1, labels.unsqueeze(1)).squeeze(1)
                 found = SimpleNamespace(margin=margin, hits=hits, mae=(-margin).sigmoid() * 2, ce=softplus(-margin))
                 own.append(index[hits].cpu())
                 values = measure("held-out", found).values()
                 sums += torch.stack([sums.new_tensor(len(labels)), *(value.to(sums).sum() for value in values)])
-            self.validation.seek(0)
             count, *totals = all_reduce(sums).tolist()
             if self.best is not None and (self.growth is None or epoch > self.growth.rising):
                 hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
@@ -161,7 +160,8 @@ class Evaluation:
         # The number of hits follows from the accuracy, so that nothing is evaluated again.
         test = None if accuracy is None else Tally(round(accuracy * self.tested), self.tested)
         subsets = subset_accuracies(torch.cat(predictions), record.given[rows], true)
-        return measure("model", accuracies_of(subsets, test)), len(rows)
+        hybrid = test and subsets.true and hybrid_accuracy(test, subsets.true)
+        return measure("model", SimpleNamespace(**subsets.fractions(), hybrid=hybrid)), len(rows)
 
     def state_dict(self) -> dict[str, Any]:
         return {"tested": self.tested} | ({} if self.best is None else {"best": dict(vars(self.best))})

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.arrays import Floats, Ints
-from pyrite.diagnostics import SubsetAccuracies, Tally, hybrid_accuracy, roc_auc, subset_accuracies, weight_statistics
+from pyrite.diagnostics import Tally, hybrid_accuracy, roc_auc, subset_accuracies, weight_statistics
 
 Line = dict[str, Any]
 Source = Literal["epoch", "held-out", "model", "outcome", "comparison"]
@@ -50,16 +50,20 @@ class Epoch:
 
     @cached_property
     def numbers(self) -> SimpleNamespace:
-        """Accuracies as ``accuracies_of`` has them, and ``unseen``; ``weight_statistics``; mean weights so far: of
-        right labels, of wrong ones, and twice that of all samples; and ROC AUCs of low values as evidence of wrong
-        labels, which are None without true labels or without values."""
-        subsets = subset_accuracies(self.prediction, self.given, self.true)
-        found = vars(accuracies_of(subsets, self.test)) | {"unseen": self.unseen and self.unseen.fraction}
+        """Fractions of samples, by the names of ``SubsetAccuracies``, ``test``, ``hybrid`` and ``unseen``;
+        ``weight_statistics``; mean weights so far: of right labels, of wrong ones, and twice that of all samples; and
+        ROC AUCs of low values as evidence of wrong labels, which are None without true labels or without values."""
+        subsets, test = subset_accuracies(self.prediction, self.given, self.true), self.test
+        found: dict[str, Any] = subsets.fractions() | {"unseen": self.unseen and self.unseen.fraction}
+        found |= {
+            "test": test and test.fraction,
+            "hybrid": test and subsets.true and hybrid_accuracy(test, subsets.true),
+        }
         found |= {f"weight_{n}": v for n, v in weight_statistics(self.weight[~np.isnan(self.weight)]).items()}
-        rates, total, *groups = self.weight_sums
-        clean, noisy = _ratio(groups[1], groups[0]), _ratio(groups[3], groups[2])
-        found |= {"alpha": _ratio(2 * total, rates), "clean_weight": clean, "noisy_weight": noisy}
-        found |= {"snr": _ratio(clean, noisy)}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, clean, noisy = self.weight_sums[1::2] / self.weight_sums[::2]
+            means = {"alpha": 2 * mean, "clean_weight": clean, "noisy_weight": noisy, "snr": clean / noisy}
+        found |= {name: float(value) if np.isfinite(value) else None for name, value in means.items()}
         found["margin_size"] = float(np.median(np.abs(self.margin))) if len(self.margin) else None
         values = {"margin": self.margin, "margin_mean": self.columns["margin_mean"], "trust": self.trust}
         for name, column in values.items():
@@ -68,20 +72,13 @@ class Epoch:
         return SimpleNamespace(**found)
 
 
-def accuracies_of(subsets: SubsetAccuracies, test: Tally | None) -> SimpleNamespace:
-    """Fractions of samples, by the names of ``SubsetAccuracies``, and ``test`` and ``hybrid``."""
-    fraction = None if test is None else test.fraction
-    hybrid = None if test is None or subsets.true is None else hybrid_accuracy(test, subsets.true)
-    return SimpleNamespace(**subsets.fractions(), test=fraction, hybrid=hybrid)
-
-
 @final
 @dataclass(frozen=True)
 class Metric:
     """A number that a run measures.
 
     Its ``source`` is an ``Epoch``, for the history; a batch of held-out samples, for the history: one value per sample,
-    of which the mean over all processes is taken; ``accuracies_of`` the saved model, once; a run that is read; or a
+    of which the mean over all processes is taken; the accuracies of the saved model, once; a run that is read; or a
     comparison with other runs, which computes it.
     """
 
@@ -101,13 +98,6 @@ class Metric:
 def measure(source: Source, of: Any) -> dict[str, Any]:
     """All metrics with this source, by name."""
     return {name: metric.measure(of) for name, metric in METRICS.items() if metric.source == source}
-
-
-def _ratio(numerator: float | None, denominator: float | None) -> float | None:
-    if numerator is None or not denominator:
-        return None
-    value = float(numerator / denominator)
-    return value if math.isfinite(value) else None
 
 
 def _number(explanation: str, name: str, heading: str = "") -> Metric:

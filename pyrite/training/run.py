@@ -20,18 +20,7 @@ from torch import Tensor, nn
 from pyrite import npz_files
 from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
-from pyrite.data import (
-    DATASETS,
-    Annotations,
-    Dataset,
-    Inputs,
-    Records,
-    Statistics,
-    checksums,
-    digest,
-    load,
-    read_like,
-)
+from pyrite.data import DATASETS, Annotations, Dataset, Inputs, Records, Statistics, checksums, digest, load, read_like
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.files import unpack_texts

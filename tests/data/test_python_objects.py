@@ -316,7 +316,7 @@ def test_what_a_loader_does_besides_is_a_note() -> None:
         ((X, Y + 0.5), "label is 0.5 at index 0, but labels are classes: put the numbers into ranges first"),
         ((X, Y[:4]), "label has 4 labels, but there are 60 samples"),
         ((X, [Y[0], X[0], *Y[2:]]), "label holds values of several shapes"),
-        (Named(lambda index: (X[index], 7)), "label 7 at index 0 is not a class number from 0 to 2"),
+        (Named(lambda index: (X[index], 7)), "label 7 at index 0, but there are 3 classes, 0 to 2"),
         ({"x": X, "y": Y}, "with the keys 'x', 'y', but must have the data set 'train' and maybe 'test': pass (X, y)"),
         ({"a": tensors(), "b": tensors()}, "but not 'train': pass one, as data['a']"),
         (table(text=TEXTS, label=[-1] * COUNT), "pass data.filter(lambda row: row['label'] >= 0)"),

@@ -77,7 +77,7 @@ def test_classes_when_not_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (([0, 1, 5, 9], "symmetric(0.4)", 5), r"labels is 5 at index 2, but there are 5 classes, 0 to 4"),
+        (([0, 1, 5, 9], "symmetric(0.4)", 5), r"labels: label 5 at index 2, but there are 5 classes, 0 to 4"),
         (([0, 1, -1], "symmetric(0.4)", 5), r"labels is -1 at index 2"),
         (([0.0, 1.0], "symmetric(0.4)", 5), r"dtype float64.* whole number"),
         (([0, 1.5], "symmetric(0.4)", 5), r"dtype float64"),
