@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, final
 
@@ -271,9 +271,7 @@ class Trainer(Stateful):
             divisor, empty = float(denominator.detach()), None
             nothing = not divisor
         if nothing:  # no image could be read, or no label counts
-            step = Step.empty(batch, net.learning_rate)
-            net.steps += 1  # the schedule advances, the weights stay
-            return step
+            return self.skip(batch, [net])
         for weight in net.weights:
             weight.grad = None
         trust, done = weights, 0
@@ -328,10 +326,10 @@ class Trainer(Stateful):
             raise FloatingPointError("the scores are not finite")
         return mean
 
-    def skip(self, batch: Batch) -> Step:
-        """The step of a batch without samples: schedules advance, weights stay."""
+    def skip(self, batch: Batch, nets: Iterable[Learner] | None = None) -> Step:
+        """The step of a batch without samples: the schedules of the nets, by default all, advance; weights stay."""
         step = Step.empty(batch, self.learning_rate)
-        for net in self.nets:
+        for net in self.nets if nets is None else nets:
             net.steps += 1
         return step
 
@@ -412,6 +410,7 @@ def joined(steps: Sequence[Step]) -> Step:
 
 
 def _of_all_processes(step: Step) -> Step:
-    columns: dict[str, Any] = {field.name: getattr(step, field.name) for field in fields(step)}
-    rows = {name: value for name, value in columns.items() if isinstance(value, Tensor) and value.dim()}
-    return Step(**columns | {name: gather(value) for name, value in rows.items()})
+    columns = {field.name: getattr(step, field.name) for field in fields(step)}
+    rows: dict[str, Any]
+    rows = {name: gather(value) for name, value in columns.items() if isinstance(value, Tensor) and value.dim()}
+    return replace(step, **rows)

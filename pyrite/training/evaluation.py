@@ -136,11 +136,6 @@ class Evaluation:
         accuracies = {name: history[epoch - 1][name], f"last_{name}": history[-1][name]}
         return {"epoch": epoch, "best_epoch": self.best.epoch, **accuracies}
 
-    def restore_best(self) -> None:
-        """Go back to the model of the best epoch, for what is measured and saved at the end."""
-        assert self.best is not None
-        self.best.restore(self.trainer.predictors)
-
     def final_model(self, train: Batches, record: "Record", deadline: float | None = None) -> tuple[Line, int]:
         """Accuracies of the model that is saved on the training samples, without augmentation; None where unknown.
 

@@ -116,16 +116,12 @@ class Clock(Observer):
         self._begun: float | None = None  # by the first step of an epoch, because a method may do something before it
         self._epoch = training.batches.epoch
 
-    def _begin(self, epoch: int) -> float:
-        begun = perf_counter()
-        work = [self.pace.work(number, self.training.config.epochs) for number in range(self.training.config.epochs)]
-        left = (1 - _SPARE) * (self.deadline - begun)
-        self._share = left * work[epoch] / (sum(work[epoch:]) + self.pace.last)
-        return begun
-
     def after_step(self, step: Step) -> None:
         if self._begun is None:
-            self._begun = self._begin(self._epoch)
+            self._begun, epochs = perf_counter(), self.training.config.epochs
+            first, *later = (self.pace.work(epoch, epochs) for epoch in range(self._epoch, epochs))
+            left = (1 - _SPARE) * (self.deadline - self._begun)
+            self._share = left * first / (first + sum(later) + self.pace.last)
         self._stepped = perf_counter()
         late = self._stepped - self._begun >= (1 - self.between) * self._share
         if any(all_gather(late)):

@@ -44,7 +44,8 @@ class Progress:
     """
 
     def __init__(self, training: Training) -> None:
-        self.training, self.epochs, self.console = training, training.config.epochs, Console(stderr=True)
+        self.training, self.epochs = training, training.config.epochs
+        self.console = Console(stderr=True, highlight=False, markup=False)
         self._times: list[float] = []
         self._warned, self._loss, self._samples, self._began = False, float("nan"), 0, time.perf_counter()
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
@@ -86,7 +87,7 @@ class Progress:
         sentences = divergence(self.training.record.history)
         if sentences and not self._warned:
             self._warned = True
-            self.console.print(f"epoch {epoch}: {sentences[0]}", highlight=False, soft_wrap=True, style="yellow")
+            self.console.print(f"epoch {epoch}: {sentences[0]}", soft_wrap=True, style="yellow")
         if self.console.is_terminal:  # the bar shows it
             return
         line = self.training.record.history[-1]
@@ -95,7 +96,7 @@ class Progress:
         parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line.get(name) is not None]
         text = f"epoch {epoch:{len(str(self.epochs))}}/{self.epochs}  loss {line['loss']:.4f}  " + "  ".join(parts)
         speed = self._samples / max(1e-9, time.perf_counter() - self._began)
-        self.console.print(f"{text}  {speed:.0f} samples/s", highlight=False, soft_wrap=True)
+        self.console.print(f"{text}  {speed:.0f} samples/s", soft_wrap=True)
 
     def _announce(self, step: float) -> None:
         """Print what is trained, on what and about how long, if that is not over at once."""
@@ -111,17 +112,15 @@ class Progress:
         self.console.print(
             f"training {python_name(config.model)} with {config.method}: {epochs} of {samples} on {config.device}, "
             f"about {duration(left)}",
-            highlight=False, soft_wrap=True, markup=False,
-        )  # fmt: skip
+            soft_wrap=True,
+        )
 
     def _advise(self) -> None:
         """Print what would be better, before much time is spent."""
         batches, config = self.training.batches, self.training.config
         if config.method.paced != config.method:
-            self.console.print(
-                f"auditing the labels by embeddings of {python_name(config.model)} before the first epoch",
-                highlight=False, soft_wrap=True, markup=False,
-            )  # fmt: skip
+            net = python_name(config.model)
+            self.console.print(f"auditing the labels by embeddings of {net} before the first epoch", soft_wrap=True)
         shape, count = batches.inputs.shape, len(batches.index)
         if len(shape) != 4 or getattr(config.model, "pretrained", False):
             return
@@ -134,7 +133,7 @@ class Progress:
         elif shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < FEW:
             advice = f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
         if advice:
-            self.console.print(advice, highlight=False, soft_wrap=True, markup=False)
+            self.console.print(advice, soft_wrap=True)
 
 
 def divergence(history: Sequence[dict[str, Any]]) -> list[str]:

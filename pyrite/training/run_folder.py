@@ -192,9 +192,9 @@ class RunFolder(Observer):
         training, history, last = self.training, self.training.record.history, {}
         self._write({} if rank() else self._results())
         warned, saved = divergence(history), training.evaluation.saved(history)
-        if saved["epoch"] != len(history):
+        if (best := training.evaluation.best) is not None and saved["epoch"] != len(history):
             last["last.safetensors"] = _weights(training.trainer.model)
-            training.evaluation.restore_best()
+            best.restore(training.trainer.predictors)  # of which the rest is measured
         # What would take too long after every epoch is measured now.
         results: dict[str, Any] = {"finished": True, "saved": saved, "nets": len(training.trainer.predictors)}
         deadline, whole = training.job.deadline, len(training.batches.index)
