@@ -262,7 +262,7 @@ def _read_part(data: Any, train: Dataset, label: str, key: str) -> Dataset | Non
         raise PyriteError(f"the part {key!r} of the data has no labels: leave it out")
     values = label_values(found.labels, len(found.inputs))
     if plain.classes and not any(isinstance(value, str) for value in values):  # its own, maybe in another order
-        check_range(np.asarray(values), len(plain.classes), what)
+        check_below(np.asarray(values), len(plain.classes), what)
         values = [plain.classes[int(value)] for value in values]
     labels = encode_like(values, train.classes, what)
     return Dataset(f"{train.name} {key}", found.inputs, labels, train.classes, paths=found.names)
