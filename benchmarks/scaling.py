@@ -42,11 +42,11 @@ def images(count: int) -> Dataset:
     return Dataset("random images", pixels, draws.integers(10, size=count), tuple("abcdefghij"))
 
 
-def work(count: int, epochs: int, out: str) -> None:
+def work(count: int, epochs: int, precision: str | None, out: str) -> None:
     clock = Clock()
     pyrite.train(
         images(count), model="fast_cnn", loss="ce", epochs=epochs + 1, batch_size=256, grow=1.0, validation=0.0,
-        out=out, progress=False, observers=[clock], device="cpu",
+        out=out, progress=False, observers=[clock], device="cpu", precision=precision,
     )  # fmt: skip
     if rank() == 0:
         print(json.dumps([count / taken for taken in np.diff(clock.times).tolist()]))
@@ -63,11 +63,12 @@ def measure(processes: int, words: list[str]) -> list[float]:
     return [float(speed) for speed in found]
 
 
-def row(processes: int = 2, count: int = 5120, epochs: int = 3) -> str:
+def row(processes: int = 2, count: int = 5120, epochs: int = 3, precision: str | None = None) -> str:
     """A row of the table of ``benchmarks.losses``."""
     words = ["--images", str(count), "--epochs", str(epochs)]
+    words += ["--precision", precision] if precision else []
     one, many = (median(measure(number, words)) for number in (1, processes))
-    what = f"`fast_cnn`, {many:.0f} and {one:.0f} images/s"
+    what = f"`fast_cnn`, {precision or 'default precision'}, {many:.0f} and {one:.0f} images/s"
     return f"| {what} | {processes} processes | one process | {many / one:.2f} times the speed | ≥ 1.6 | | |"
 
 
@@ -76,12 +77,13 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--images", type=int, default=5120)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--precision", help="of torch; by default the one that the net has here")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        work(given.images, given.epochs, given.worker)
+        work(given.images, given.epochs, given.precision, given.worker)
     else:
-        print(row(given.processes, given.images, given.epochs))
+        print(row(given.processes, given.images, given.epochs, given.precision))
 
 
 if __name__ == "__main__":

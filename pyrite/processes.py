@@ -20,10 +20,10 @@ from torch.autograd import forward_ad
 from torch.nn.functional import batch_norm
 
 from pyrite.errors import PyriteError
+from pyrite.shared_sums import shared_sums
 
 _Kind = TypeVar("_Kind")
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # numbers of glibc's malloc.h
-_SMALL, _FEW = 8192, 8  # numbers and processes up to which a sum takes less time by messages than by an all-reduce
 
 
 def rank() -> int:
@@ -111,28 +111,14 @@ def is_lost(error: RuntimeError) -> bool:
 
 def all_reduce(value: Tensor) -> Tensor:
     """The sum of a tensor over all processes, without a gradient."""
-    value = value.detach().clone()
+    value = value.detach()
     if world_size() > 1:
-        if value.device.type == "cpu" and 0 < value.numel() <= _SMALL and world_size() <= _FEW:
-            return _exchanged(value)
-        dist.all_reduce(value)
-    return value
-
-
-def _exchanged(value: Tensor) -> Tensor:
-    """The sum of a small tensor, which every process sends to every other and adds up in order of rank.
-
-    For two processes this takes 2 switches between threads, gloo's all-reduce 9; a batch norm waits for them.
-    """
-    values = value.new_empty(world_size(), *value.shape)
-    values[rank()] = value
-    others = [number for number in range(len(values)) if number != rank()]
-    sending = [dist.irecv(values[number], number) for number in others]
-    sending += [dist.isend(values[rank()], number) for number in others]
-    for message in sending:
-        assert message is not None
-        message.wait()
-    return values.sum(0)
+        shared = shared_sums(dist.group.WORLD)
+        if shared is not None and shared.fits(value):
+            return shared.add(value)
+        dist.all_reduce(value := value.clone())
+        return value
+    return value.clone()
 
 
 def all_gather(value: _Kind) -> list[_Kind]:
@@ -192,12 +178,9 @@ def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
     if not dist.is_initialized():
         return
     parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-    flat = torch.cat([part.reshape(-1) for part in parts])
-    sending = dist.all_reduce(flat, async_op=True)
     # On the processor, so that no device is waited for.
     used = all_reduce(torch.tensor([float(weight.grad is not None) for weight in weights]))
-    sending.wait()
-    sums = flat.split([part.numel() for part in parts])
+    sums = all_reduce(torch.cat([part.reshape(-1) for part in parts])).split([part.numel() for part in parts])
     for weight, part, gradient, is_used in zip(weights, parts, sums, used.tolist(), strict=True):
         weight.grad = part.copy_(gradient.view_as(part)) if is_used else None
 

@@ -201,7 +201,7 @@ def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ip") is None or os.geteuid() != 0, reason="network namespaces need ip and root")
 def test_two_network_namespaces_as_two_hosts(tmp_path: Path) -> None:
-    """Two networks that a virtual cable connects, as two machines with a shared disk."""
+    """Two networks that a virtual cable connects, as two machines with a shared disk, and memory of their own."""
     hosts = [f"pyrite-{os.getpid()}-{number}" for number in range(2)]
 
     def ip(*words: str) -> None:
@@ -218,9 +218,10 @@ def test_two_network_namespaces_as_two_hosts(tmp_path: Path) -> None:
                 ip("-n", host, "link", "set", device, "up")
         nodes = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "10.77.0.1", "--master-port", "29511"]
         nodes += ["-m", "pyrite", *options, str(tmp_path / "two")]
+        own_memory = ["sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
         started = [
             subprocess.Popen(
-                ["ip", "netns", "exec", host, *TORCHRUN[:3], "--node-rank", str(number), *nodes],
+                ["ip", "netns", "exec", host, *own_memory, *TORCHRUN[:3], "--node-rank", str(number), *nodes],
                 env=ENVIRONMENT | {"GLOO_SOCKET_IFNAME": "cable"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
             for number, host in enumerate(hosts)
