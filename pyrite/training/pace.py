@@ -28,6 +28,9 @@ _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
 LEAST_TRAINED: Final = 0.1  # of the time, whatever was done before: a run that learned nothing is of no use
+# Of an epoch, even if the time is up: images grow from one epoch to the next, and a net that has made one step on
+# larger ones predicts them badly.
+_LEAST_STEPS: Final = 0.05
 _LEAST_EPOCH: Final = 1 / 3  # an epoch, without which fine-tuning is not begun
 
 # A wider net gains more than further epochs, once there are so many (docs/results/default-method.md).
@@ -124,6 +127,7 @@ class Clock(Observer):
             self._share = left * first / (first + sum(later) + self.pace.last)
         self._stepped = perf_counter()
         late = self._stepped - self._begun >= (1 - self.between) * self._share
+        late = late and self.batches.position >= _LEAST_STEPS * self.whole
         if any(all_gather(late)):
             self.batches.most = self.batches.position
         if self.batches.position >= len(self.batches):

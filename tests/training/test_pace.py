@@ -18,7 +18,7 @@ from pyrite.curves import CE
 from pyrite.data import Dataset
 from pyrite.methods import ERM, method as read_method
 from pyrite.models import EfficientnetLite0
-from pyrite.training import Pace, Record, Run, defaults, measure_pace, pace, resolve, train_job
+from pyrite.training import Observer, Pace, Record, Run, defaults, measure_pace, pace, resolve, train_job
 from tests.children import both, run as run_command
 
 
@@ -156,6 +156,21 @@ def test_the_budget_is_kept_by_a_machine_that_becomes_slower(
     rates = [line["learning_rate"] for line in run.history]
     assert rates[-1] < 0.1 * max(rates)  # the schedule ended too
     assert resolve(config=tmp_path / "run" / "recipe.toml").config == run.config
+
+
+def test_every_epoch_has_a_twentieth_of_its_steps(tmp_path: Path) -> None:
+    """With one step on images that grew after the time was up, a net on MNIST went from 99.5 % to 87.6 %."""
+    job = replace(resolve("digits", model="linear", method="erm(ce)", epochs=2, batch_size=30), deadline=0.0)
+    steps = count()
+
+    class Counting(Observer):
+        def after_step(self, step: Any) -> None:
+            next(steps)
+
+        def after_epoch(self, epoch: int) -> None:
+            assert next(steps) == 3 * epoch + epoch - 1  # of 48
+
+    assert len(train_job(job, tmp_path / "run", observers=[Counting()], progress=False).history) == 2
 
 
 @pytest.mark.parametrize(("deadline", "some"), [(0.0, 206), (math.inf, 1437)])
