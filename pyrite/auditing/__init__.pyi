@@ -4,7 +4,13 @@ from .annotators import (
     with_annotators as with_annotators,
 )
 from .audit import Annotator as Annotator, Audit as Audit
-from .column_models import ColumnModels as ColumnModels, Leak as Leak, find_leaks as find_leaks
+from .columns import (
+    ColumnModels as ColumnModels,
+    columns_of as columns_of,
+    find_leaks as find_leaks,
+    with_metadata as with_metadata,
+    with_slices as with_slices,
+)
 from .from_scores import (
     FEWEST as FEWEST,
     audit_margins as audit_margins,
@@ -21,4 +27,4 @@ from .scores import (
     numbered as numbered,
     preferences as preferences,
 )
-from .where import columns_of as columns_of, with_metadata as with_metadata, with_slices as with_slices
+from .slices import Leak as Leak

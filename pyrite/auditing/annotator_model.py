@@ -113,7 +113,6 @@ class Fit(NamedTuple):
 
     parameters: Parameters
     posterior: Floats  # of the classes
-    gain: float  # the mean log-likelihood of a sample
 
 
 def from_votes(samples: Samples, shares: Floats) -> Parameters:
@@ -159,7 +158,7 @@ def fit_parameters(samples: Samples, start: Parameters, *, renew: bool = True) -
             _updated(samples, parameters, chances, np.exp(prior), renew=renew and number % _RENEWED == 0),
             gain,
         )
-    return Fit(parameters, chances.sum(1), gain)
+    return Fit(parameters, chances.sum(1))
 
 
 def _updated(samples: Samples, old: Parameters, chances: Floats, prior: Floats, *, renew: bool) -> Parameters:

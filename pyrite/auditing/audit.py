@@ -15,10 +15,9 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from pyrite.arrays import Flags, Floats, Ints
-from pyrite.auditing.column_models import Leak
 from pyrite.auditing.issues import DataIssues
 from pyrite.auditing.sample_scores import SCORES
-from pyrite.auditing.slices import Slice
+from pyrite.auditing.slices import Leak, Slice
 from pyrite.data import Annotations, Dataset, Records
 from pyrite.data.corrections import to_cell
 from pyrite.files import write_or_refuse

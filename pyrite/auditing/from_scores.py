@@ -10,7 +10,7 @@ from scipy.special import expit, log_expit
 
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
-from pyrite.auditing.column_models import ColumnModels
+from pyrite.auditing.columns import ColumnModels, with_slices
 from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise
 from pyrite.auditing.noise_rate import NoiseRate, OddsCalibration, estimate_rate
 from pyrite.auditing.probabilities import (
@@ -34,7 +34,6 @@ from pyrite.auditing.scores import (
     preferences,
     to_log_p,
 )
-from pyrite.auditing.where import with_slices
 from pyrite.data import Records
 from pyrite.errors import PyriteError
 

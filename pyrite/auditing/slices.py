@@ -56,6 +56,23 @@ class Slice(NamedTuple):
         return {name: value for name, value in values.items() if name != "rows"} | {"interval": list(self.interval)}
 
 
+class Leak(NamedTuple):
+    """A column that gives the label away: of so many samples whose label all other columns ``contradict``, it has a
+    value that names ``followed`` of the labels."""
+
+    column: str
+    contradicted: int
+    followed: int
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"the column {self.column!r} is likely a leak of the label: its values name {self.followed:,} of "
+            f"{self.contradicted:,} labels that all other columns contradict; if it is made from the label, leave "
+            f"it out with --ignore {self.column}"
+        )
+
+
 class Disagreement(NamedTuple):
     """Which labels a model disagrees with, and how likely that is for a sample of which it is as certain."""
 

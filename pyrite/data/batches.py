@@ -21,8 +21,6 @@ from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 
-__all__ = ["Batch", "Batches"]
-
 
 class Batch(NamedTuple):
     """The data that a method receives. It contains no true labels: observers join them on ``index``."""

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import pyrite
-from pyrite.auditing import ColumnModels, columns_of, find_leaks, where
+from pyrite.auditing import ColumnModels, columns as audit_columns, columns_of, find_leaks
 from pyrite.data import Column, Dataset, Records
 from tests.children import run
 
@@ -77,8 +77,8 @@ def test_models_that_see_the_column_do_not_hide_it() -> None:
 
 def test_the_search_ends_when_the_minutes_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame, given, _ = made(bad=True)
-    data, clock = frame.assign(label=np.array(NAMES)[given]), where.perf_counter
-    monkeypatch.setattr(where, "perf_counter", lambda: clock() + 60)
+    data, clock = frame.assign(label=np.array(NAMES)[given]), audit_columns.perf_counter
+    monkeypatch.setattr(audit_columns, "perf_counter", lambda: clock() + 60)
     found = pyrite.audit(data, label="label", minutes=0.05, out=tmp_path / "run", progress=False)
     assert not found.slices
     assert found.warnings[-1] == (
