@@ -169,6 +169,8 @@ class AnyOrder(RuleBasedStateMachine):
           how=st.sampled_from(["stop", "kill"]))  # fmt: skip
     def resume(self, folder: str, steps: int | None, how: str) -> None:
         known = self.runs.get(folder)
+        if known is not None and not Path(folder, "run.json").exists() and not Path(folder, "state").exists():
+            known = Begun(**vars(known) | {"data": self.data})  # the recipe alone: it begins now
         done = self.interrupted(("train", "--resume", folder), steps, how)
         if done is None:
             assert known is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 from PIL import Image
@@ -87,6 +88,36 @@ def close(one: pyrite.Audit, other: pyrite.Audit, rows: Ints, classes: Ints, nea
     assert other.wrong_probability == pytest.approx(one.wrong_probability[rows], abs=near)
     assert other.matrix == pytest.approx(one.matrix[np.ix_(classes, classes)], abs=near)
     assert (classes[other.suggested] == one.suggested[rows]).mean() > 0.99
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2], ["0", "1", "2"], [0.0, 1.0, 2.0], [1, 2, 3], [7, 5, 10]])
+@pytest.mark.parametrize("annotators", [1, 2])
+def test_classes_that_are_called_by_numbers(names: list[Any], annotators: int) -> None:
+    """Labels that are some of their names are names, and not places of columns."""
+    true, random = np.arange(240) % 3, np.random.default_rng(0)
+    scores = pd.DataFrame(4 * np.eye(3)[true] + random.normal(size=(240, 3)), columns=names)
+    given = np.where(np.arange(240) < 24, (true + 1) % 3, true)
+    labels: Any = np.array([int(float(name)) for name in names])[given]
+    if annotators == 2:
+        labels = np.stack([labels, np.where(np.arange(240) < 200, labels, np.roll(labels, 1))], 1)
+    expected = pyrite.audit(labels, scores=scores, kind="logits")
+    for some in (scores[[names[2], *names[:2]]], scores[names[::-1]]):
+        found = pyrite.audit(labels, scores=some, kind="logits")
+        assert [found.classes[label] for label in found.labels] == [
+            expected.classes[label] for label in expected.labels
+        ]
+        np.testing.assert_allclose(found.wrong_probability, expected.wrong_probability, atol=0.01)
+    if names == [1, 2, 3] and annotators == 1:
+        with pytest.raises(pyrite.PyriteError, match="the label '0' is not one of the classes"):
+            pyrite.audit(given, scores=scores, kind="logits")
+    if names == [7, 5, 10] and annotators == 1:  # none is a name
+        np.testing.assert_array_equal(pyrite.audit(given, scores=scores, kind="logits").labels, given)
+
+
+def test_a_column_of_row_numbers_is_no_class() -> None:
+    scores = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 3)), columns=["ant", "bee", "cow"])
+    with pytest.raises(pyrite.PyriteError, match="'id' of the scores numbers the rows"):
+        pyrite.audit(["ant", "bee", "cow"] * 30, scores=scores.assign(id=range(90)), kind="logits")
 
 
 @pytest.mark.parametrize("seed", range(4))

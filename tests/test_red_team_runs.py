@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -336,3 +338,30 @@ def test_other_inputs_are_noticed_without_run_json(tmp_path: Path) -> None:
     changed = pyrite.Dataset("rows", numbers + 1e-3, np.arange(64) % 2, ("a", "b"))
     with pytest.raises(pyrite.PyriteError, match=r"inputs of .* are not those"):
         pyrite.train(changed, resume=tmp_path / "run")
+
+
+@pytest.mark.parametrize("written", [2, 3])
+def test_other_inputs_are_noticed_before_the_first_step(
+    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed after its recipe and checksums, or all but the labels, were written."""
+    frame = pd.DataFrame(
+        {"a": np.arange(64.0) ** 2 / 7, "city": ["Oslo", "Rome"] * 32, "label": ["x", "x", "y", "y"] * 16}
+    )
+    left, replace = [written], os.replace
+
+    def killed(source: Any, target: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise SystemExit
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    options: dict[str, Any] = {"label": "label", "epochs": 1, "model": "mlp(hidden=[4])", "progress": False}
+    with pytest.raises(SystemExit):
+        pyrite.train(frame, out=tmp_path / "run", **options)
+    monkeypatch.undo()
+    assert not (tmp_path / "run" / "labels.npz").exists()
+    with pytest.raises(pyrite.PyriteError, match=r"inputs of .* are not those"):
+        pyrite.train(frame.assign(a=frame.a + 1), resume=tmp_path / "run")
+    assert pyrite.train(frame, resume=tmp_path / "run").finished

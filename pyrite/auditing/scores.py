@@ -177,13 +177,16 @@ def named_scores(scores: object, classes: Sequence[str] | None) -> tuple[object,
     if isinstance(scores, Shards):
         return scores.select(wanted), wanted
     table = frame_table(scores, "scores")
+    rows = ([*range(len(table))], [*range(1, len(table) + 1)])
     for name in wanted:
+        if classes is None and table.frame[name].tolist() in rows:
+            raise PyriteError(f"the column {name!r} of the scores numbers the rows: pass the others as classes")
         if table.frame[name].dtype.kind not in "biuf":
             raise PyriteError(
                 f"the column {name!r} of the scores is not numeric: pass the columns of the classes as classes"
             )
     for name in {*_UNNAMED} & {*table.names}:
-        if table.frame[name].tolist() not in ([*range(len(table))], [*range(1, len(table) + 1)]):
+        if table.frame[name].tolist() not in rows:
             raise PyriteError(f"the column {name!r} of the scores does not number the rows: sort it as the labels")
     return table.frame[wanted].to_numpy(np.float64), wanted
 
@@ -195,21 +198,27 @@ def _class_columns(scores: object) -> list[str]:
 
 
 def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
-    """Labels that are texts as numbers of the classes; others as they are, also those of several annotators."""
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuf":
+    """Labels that are texts as numbers of the classes; others as they are, also those of several annotators.
+
+    Where the names of classes are whole numbers, labels that are some of them are names too.
+    """
+    number = {str(name).removesuffix(".0"): place for place, name in enumerate(classes or ())}
+    of_numbers, several = bool(number) and all(map(str.isdecimal, number)), are_several(labels)
+    if of_numbers and not several and (values := to_array(labels, "labels")).dtype.kind in "iu":
+        labels = values.astype(str)
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuf" and not (of_numbers and several):
         return labels
-    several = are_several(labels)
     cells = annotation_cells(labels)[0] if several else labels
     texts = np.asarray(cells, object)
     known = {value for value in texts.ravel().tolist() if isinstance(value, str) and value != ""}
     if not known or (several and classes is None):
         return labels
-    number = {str(name): place for place, name in enumerate(classes or ())}
     for row, text in enumerate(() if several else map(str, texts)):
         if is_missing(text) and text not in number:
             raise PyriteError(f"the label at index {row} is missing: leave out samples without a label")
     if not number or not known <= number.keys():
-        if all(text.isascii() and text.isdecimal() for text in known):
+        positions = not (of_numbers and known & number.keys())
+        if positions and all(text.isascii() and text.isdecimal() for text in known):
             return labels if several else np.array([int(text) for text in texts.tolist()], np.int64)
         strange = min(known - number.keys())
         if classes is None:

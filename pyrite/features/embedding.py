@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Final, Self, final
@@ -254,9 +254,9 @@ class OwnModule(NetEncoder):
     def __str__(self) -> str:
         return type(self.module).__name__
 
-    @cached_property
+    @property
     def weights(self) -> str:
-        return checksum(self.module)
+        return checksum(self.module)  # which may have been trained since
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> Numbers:
         was_training, weight = self.module.training, next(self.module.parameters(), torch.zeros(()))

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, final
 from urllib.parse import urlsplit
@@ -54,14 +54,10 @@ class HF(NetEncoder):
         if os.path.isdir(os.path.expanduser(self.name)):  # the run may be read from another folder
             object.__setattr__(self, "name", os.path.abspath(os.path.expanduser(self.name)))
 
-    @cached_property
+    @property
     def weights(self) -> str:
         """Of all that decides the embeddings: in a folder also how texts and images are prepared."""
-        hashed = hashlib.sha256(checksum(_model(self.name, _files(self.name))).encode())
-        for path in sorted(Path(self.name).glob("*")):  # none if the model is on the hub
-            if path.suffix in (".json", ".txt", ".model"):
-                hashed.update(path.name.encode() + path.read_bytes())
-        return hashed.hexdigest()
+        return _weights(self.name, _files(self.name))
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.float32]:
         is_text = isinstance(samples, list)
@@ -88,6 +84,15 @@ def _files(name: str) -> Files:
     """The files of a folder with their sizes and times: a model may be saved again during a session."""
     found = ((path.name, path.stat()) for path in sorted(Path(name).glob("*")))
     return tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in found)
+
+
+@lru_cache(maxsize=4)
+def _weights(name: str, files: Files) -> str:
+    hashed = hashlib.sha256(checksum(_model(name, files)).encode())
+    for path in sorted(Path(name).glob("*")):  # none if the model is on the hub
+        if path.suffix in (".json", ".txt", ".model"):
+            hashed.update(path.name.encode() + path.read_bytes())
+    return hashed.hexdigest()
 
 
 @lru_cache(maxsize=4)

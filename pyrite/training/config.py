@@ -138,6 +138,8 @@ class Config:
         for name, value in self.recipe.items():
             own = isinstance(value, dict)
             text = json.dumps(value["python"] if own else value, ensure_ascii=False)
+            if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+                raise PyriteError(f"{name} is {value!a}, which is not UTF-8: rename the file")
             lines.append(f"{name} = {{python = {text}}}\n" if own else f"{name} = {text}\n")
         return "".join(lines)
 

@@ -113,19 +113,19 @@ class RunFolder(Observer):
         self._saved_at, self._saving = -math.inf, 0.0  # seconds: when and how long
 
     def begin(self) -> None:
-        """Write what is known before the first step; the recipe first, because a resume needs it."""
+        """Write what is known before the first step: first the recipe, which a resume needs, and the checksums."""
         labels = self.training.labels
         packed = {"path": pack_texts(labels["path"])} if "path" in labels else {}
-        files = {"recipe.toml": self.config.to_toml().encode(), **self.training.files}
-        files["labels.npz"] = npz_bytes(labels | packed)
-        self._write({} if rank() else files | {"run.json": self._facts({"finished": False})})
+        files = {"recipe.toml": self.config.to_toml().encode(), "run.json": self._facts({"finished": False})}
+        self._write({} if rank() else files | self.training.files | {"labels.npz": npz_bytes(labels | packed)})
 
     def resume(self) -> None:
         """Load the saved state; start from the beginning if there is none."""
         path, training = self.path / STATE, self.training
-        saved, labelled = all_gather((path.exists(), (self.path / "labels.npz").exists()))[0]
-        if saved or labelled:
-            self._check_data()
+        there = [self.path / name for name in ("labels.npz", "run.json")]
+        saved, begun = all_gather((path.exists(), any(one.exists() for one in there)))[0]
+        if saved or begun:
+            self._check_data(saved)
         if not saved:
             return self.begin()
         state = unpack(path)
@@ -146,10 +146,10 @@ class RunFolder(Observer):
         training.record.load_state_dict(state["record"])
         training.batches.unreadable |= {name: Unreadable(name, why) for name, why in state["unreadable"].items()}
 
-    def _check_data(self) -> None:
+    def _check_data(self, saved: bool) -> None:
         """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
         path, now = self.path / "labels.npz", self.training.labels
-        labels = read_labels(path)
+        labels = read_labels(path) if saved or path.exists() else now  # a process may have been killed before it
         # Which part a sample is in depends on the inputs too: copies are together.
         if list(labels) != list(now) or not all(
             np.array_equal(labels[name], now[name]) for name in now if name != "part"

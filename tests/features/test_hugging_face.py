@@ -71,10 +71,13 @@ def test_a_model_that_is_saved_again_in_a_session(bert: Path, tmp_path: Path) ->
     shutil.copytree(bert, tmp_path / "bert")
     spec, texts = f"hf({str(tmp_path / 'bert')!r})", pyrite.data.texts(TEXTS)
     before, net = embedded(spec, texts), transformers.BertModel.from_pretrained(bert)
+    described = encoder(spec)
+    known = described.weights  # type: ignore[attr-defined]
     with torch.no_grad():
         net.embeddings.word_embeddings.weight.neg_()
     net.save_pretrained(tmp_path / "bert")
     assert not np.allclose(embedded(spec, texts), before)
+    assert described.weights != known  # type: ignore[attr-defined]  # else: other embeddings in the cache
     assert np.array_equal(embedded(f"hf({str(bert)!r})", texts), before)
 
 

@@ -258,3 +258,8 @@ def test_the_device_is_the_accelerator_that_is_there(
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: mps)
     assert [pick_device(name) for name in ("auto", "cuda:1", "cpu")] == [device, "cuda:1", "cpu"]
     assert resolve(made((3,), test=False), model="mlp").config.device == device
+
+
+def test_a_name_that_is_not_utf_8() -> None:
+    with pytest.raises(pyrite.PyriteError, match=r"data is 'a\\udcff.csv', which is not UTF-8: rename the file"):
+        Config({"data": "a\udcff.csv"}).to_toml()
