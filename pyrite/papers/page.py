@@ -47,9 +47,19 @@ def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
     drawn = None if figure is None else picture(lambda: reproduction_figure(found) or Figure())
     template = templates().get_template("reproduction.html")
     title = f"{found.recipe.article}: {found.recipe.title}"
-    page = template.render(title=title, found=found, table=found.table(), picture=drawn, plain=_plain)
+    page = template.render(
+        title=title, found=found, table=found.table(), published=found.published(), legend=_legend(found),
+        picture=drawn, plain=_plain,
+    )  # fmt: skip
     pictures = [] if figure is None else [save(figure, f"{base}.{kind}") for kind in ("png", "svg")]
     return [*pictures, write(f"{base}.html", page.encode())]
+
+
+def _legend(found: Reproduction) -> str:
+    """What the headings of several columns mean."""
+    names = found.recipe.columns if len(found.recipe.columns) > 1 else []
+    parts = [f"{heading(name)}: {METRICS[name].explanation}" for name in names if name in METRICS]
+    return f"{'; '.join(parts)}. " if parts else ""
 
 
 _ENDINGS: Final = {

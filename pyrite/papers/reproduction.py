@@ -103,9 +103,24 @@ class Reproduction:
 
     def table(self) -> Table:
         """Ours, mean ± standard deviation over the seeds; the paper's in brackets where it has the same cell."""
-        if self.results is None:
-            return self._table_of_computed()
-        axes, recipe = self.results.axes, self.recipe
+        return self._table_of_computed() if self.results is None else self._arranged(self.results.axes, self._cell)
+
+    def published(self) -> Table | None:
+        """The paper's numbers of what was run, under its own labels, if no cell of this scale has the same labels."""
+        if self.results is None or "paper" not in self.recipe.scales():
+            return None
+        cells = product(self.results.cells, self.recipe.columns)
+        if any(self.recipe.published_number(place, column) for (place, _), column in cells):
+            return None
+        axes = self.recipe.axis_labels("paper")
+        both = {axis: [label for label in labels if label in self.results.axes[axis]] for axis, labels in axes.items()}
+        table = self._arranged({axis: both[axis] or labels for axis, labels in axes.items()}, self._published)
+        names = sum(heading in self.results.axes for heading in table.headings)
+        rows = tuple(row for row in table.rows if any(row[names:]))
+        return table._replace(rows=rows) if rows else None
+
+    def _arranged(self, axes: Mapping[str, Sequence[str]], cell: Callable[[dict[str, str], str], str]) -> Table:
+        recipe = self.recipe
         last = [axis for axis in recipe.rows if axis in axes]
         down = [axis for axis in axes if axis not in (*last, recipe.across)] + last
         shown = [axis for axis in down if len(axes[axis]) > 1 or axis == down[-1]]
@@ -115,7 +130,7 @@ class Reproduction:
         rows = []
         for labels in product(*(axes[axis] for axis in down)):
             chosen = dict(zip(down, labels, strict=True))
-            cells = [self._cell({**chosen, **label}, column) for label in wide for column in recipe.columns]
+            cells = [cell({**chosen, **label}, column) for label in wide for column in recipe.columns]
             rows.append((*(chosen[axis] for axis in shown), *cells))
         return Table((*shown, *headings), tuple(rows), code=-1)
 
@@ -132,10 +147,13 @@ class Reproduction:
     def _cell(self, chosen: Mapping[str, str], column: str) -> str:
         assert self.results is not None
         values = self.results.values(chosen, column)
-        published = self.recipe.published_number(set(chosen.values()), column)
+        published = self._published(chosen, column)
         percent = in_per_cent(column)
         ours = mean_and_deviation(values, lambda n: f"{100 * n:.1f}" if percent else f"{n:.3g}") if values else ""
         return f"{ours} ({published})" if published else ours
+
+    def _published(self, chosen: Mapping[str, str], column: str) -> str:
+        return self.recipe.published_number(set(chosen.values()), column)
 
     def to_dict(self) -> dict[str, Any]:
         """For a program to read."""

@@ -54,6 +54,19 @@ panels = "noise"
 """
 
 
+def test_the_papers_numbers_are_on_the_page_where_the_data_are_others(tmp_path: Path) -> None:
+    found = read_reproduction("gold_table1", "tiny", RESULTS / "cells")
+    paper = found.published()
+    assert paper is not None
+    assert paper.headings[:3] == ("data", "method", "uniform 0 %")
+    assert paper.rows[0][:3] == ("CIFAR-10", "MW-Net*", "95.15")
+    assert {row[1] for row in paper.rows} == {row[0] for row in found.table().rows}
+    write_reproduction(found, tmp_path)
+    page = (tmp_path / "gold_table1-tiny.html").read_text()
+    assert page.index(">In the paper<") < page.index("95.15") < page.index(">Conditions<")
+    assert "in brackets" not in page
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduced")
@@ -85,7 +98,10 @@ def test_it_trains_compares_and_draws(path: Path) -> None:
     assert [(verdict.claim, verdict.status) for verdict in found.verdicts()] == [("mine", "holds")]
     names = sorted(file.name for file in write_reproduction(found, path))
     assert names == ["mine-tiny.html", "mine-tiny.png", "mine-tiny.svg"]
-    assert "91.5" in (path / "mine-tiny.html").read_text()
+    page = (path / "mine-tiny.html").read_text()
+    order = ["<figure", ">Measured<", "in brackets", "(91.5)", ">Conditions<", f"<code>{found.command}</code>"]
+    assert [page.index(part) for part in order] == sorted(page.index(part) for part in order)
+    assert found.published() is None
     assert json.loads((path / "mine-tiny.json").read_text())["claims"][0]["status"] == "holds"
     assert not list((path / "runs").iterdir())
 
