@@ -6,7 +6,6 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pandas import DataFrame
 from scipy.special import softmax
 
@@ -282,21 +281,14 @@ def doubts_of(table: npt.NDArray[Any], kind: Kind) -> tuple[str, ...]:
 
 def _to_table(scores: object) -> npt.NDArray[Any]:
     """The scores as an array, without a copy, so that a memory-mapped .npy file stays on disk."""
-    if isinstance(scores, torch.Tensor):
-        scores = scores.detach().cpu()
-        scores = scores.float().numpy() if scores.dtype == torch.bfloat16 else scores.numpy()  # numpy has no bfloat16
-    if isinstance(scores, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(scores)
-        if masked.any():
-            raise PyriteError(f"scores are masked in row {int(np.argwhere(masked)[0][0])}: every class needs a score")
-        scores = np.ma.getdata(scores)
     if is_dask(scores):
         return with_whole_rows(scores)  # type: ignore[no-any-return]
-    try:
-        known = isinstance(scores, np.ndarray | Shards)
-        return scores if known else np.asarray(scores)  # type: ignore[return-value]  # shards are read by rows too
-    except ValueError as error:
-        raise PyriteError(f"scores cannot be read as an array: {error}") from None
+    if isinstance(scores, Shards):
+        return scores  # type: ignore[return-value]  # shards are read by rows too
+    if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
+        row = int(np.argwhere(np.ma.getmaskarray(scores))[0][0])
+        raise PyriteError(f"scores are masked in row {row}: every class needs a score")
+    return to_array(scores, "scores")
 
 
 def _check_rows(kind: Kind, rows: npt.NDArray[Any], numbers: range) -> None:

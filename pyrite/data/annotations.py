@@ -54,7 +54,11 @@ class Annotations:
 
     def check_agreement(self) -> tuple[str, ...]:
         """Sentences about annotators who always or never agree; an error if nothing can be learned from comparing."""
-        both, same = self._pairs()
+        given, same = (self.labels >= 0).astype(np.int64), np.zeros((len(self.names),) * 2, np.int64)
+        for number in np.unique(self.labels[self.labels >= 0]).tolist():
+            own = (self.labels == number).astype(np.int64)
+            same += own.T @ own  # on how many samples two annotators agree, of those that both label
+        both = given.T @ given
         compared, pairs = int(np.triu(both, 1).sum()), np.argwhere(np.triu(both, 1) >= _COMPARED)
         if not compared:
             return ("no sample has labels of two annotators, so that their rates rest on the model alone",)
@@ -72,15 +76,6 @@ class Annotations:
                     + ("one may be a copy, and counts twice" if same[one, two] else "do they name the classes alike?")
                 )
         return tuple(sentences[:5])
-
-    def _pairs(self) -> tuple[Labels, Labels]:
-        """How many samples two annotators both label, and on how many of those they agree."""
-        given = (self.labels >= 0).astype(np.int64)
-        same = np.zeros((len(self.names),) * 2, np.int64)
-        for number in np.unique(self.labels[self.labels >= 0]).tolist():
-            own = (self.labels == number).astype(np.int64)
-            same += own.T @ own
-        return given.T @ given, same
 
 
 def are_several(labels: object) -> bool:
