@@ -18,7 +18,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from pyrite.checks import check_fields, is_number
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 _Names = Mapping[str, Callable[..., Any]]
+_signature: Callable[[Any], inspect.Signature] = cache(inspect.signature)  # takes as long as the rest of writing
 _LITERAL = (type(None), bool, int, float, str, list, tuple)
 
 
@@ -132,7 +133,7 @@ def spec_string(thing: object) -> str | None:
     if (terms := getattr(thing, "spec_parts", None)) is not None:  # of a sum, which is no call
         parts = terms()
     else:
-        parameters = inspect.signature(type(thing)).parameters.values()
+        parameters = _signature(type(thing)).parameters.values()
         parts = [getattr(thing, each.name, ...) for each in parameters if each.kind is not each.VAR_KEYWORD]
     return None if any(spec_string(part) is None for part in parts) else _text(thing)
 
@@ -154,7 +155,7 @@ def write_spec(thing: object, *, python: bool = False, **options: object) -> str
     name = type(thing).__name__ if python else registered_name(type(thing)) or snake_case(type(thing).__name__)
     write, parts = repr if python else _text, list[str]()
     named = False  # what is wrapped comes first and goes without its name
-    for parameter in inspect.signature(type(thing)).parameters.values():
+    for parameter in _signature(type(thing)).parameters.values():
         value = getattr(thing, parameter.name, ...)
         if (
             parameter.kind is parameter.VAR_KEYWORD
@@ -215,7 +216,7 @@ def arguments(factory: Callable[..., Any]) -> str:
     >>> arguments(sorted)
     '(iterable, /, *, key=None, reverse=False)'
     """
-    parameters = [each for each in inspect.signature(factory).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    parameters = [each for each in _signature(factory).parameters.values() if each.kind is not each.VAR_KEYWORD]
     shown = [parameter.replace(annotation=parameter.empty) for parameter in parameters]
     return str(inspect.Signature(shown)) if shown else ""
 
@@ -233,7 +234,7 @@ def lookup(name: str, registry: _Names, kind: str) -> Callable[..., Any]:
 def call(name: str, factory: Callable[..., _Made], /, *args: Any, **named: Any) -> _Made:
     """Call what is registered under ``name``. Arguments that it does not take are a PyriteError with its signature."""
     try:
-        inspect.signature(factory).bind(*args, **named)
+        _signature(factory).bind(*args, **named)
     except TypeError as error:
         raise PyriteError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
     try:

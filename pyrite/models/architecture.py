@@ -150,7 +150,8 @@ def seeded(seed: int) -> Iterator[None]:
         raise PyriteError(f"seed is {seed}, but torch takes seeds below 2**64")
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with TORCH_GENERATOR, torch.random.fork_rng(devices=devices), torch.device("cpu"):
-        torch.manual_seed(int(seed))
+        # Without a GPU, ``torch.manual_seed`` takes a millisecond for devices that are not available.
+        (torch.manual_seed if devices else torch.default_generator.manual_seed)(int(seed))
         yield
 
 

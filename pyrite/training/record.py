@@ -183,7 +183,10 @@ class Record:
         state: dict[str, Arrays] = {"first_visits": {}, "first_margins": {}}
         for table, parts in zip(state.values(), (self.visits, self.visited_margins), strict=True):
             table |= {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            first = np.unique(table["index"], return_index=True)[1]  # a later visit is padding by a sampler
+            place = np.full(len(self.given), -1)
+            # The first visit of each sample; a later one is padding by a sampler. np.unique takes ten times as long.
+            place[table["index"][::-1]] = np.arange(len(table["index"]))[::-1]
+            first = place[place >= 0]
             table |= {name: column[first] for name, column in table.items()}
         return state
 

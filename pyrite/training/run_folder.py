@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
@@ -235,12 +236,15 @@ class RunFolder(Observer):
                     hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
                     raise RunFailed(f"cannot write {self.path / name}: {error.strerror or error}{hint}") from None
 
-    def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:
-        commit = None
+    @cached_property
+    def _commit(self) -> str | None:
+        """The commit of the working directory when training began."""
         with suppress(OSError):  # there may be no git
             words = ["git", "rev-parse", "HEAD"]
-            done = subprocess.run(words, capture_output=True, text=True, check=False)  # nosec B603
-            commit = done.stdout.strip() or None
+            return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or None  # nosec B603
+        return None
+
+    def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:
         versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
         facts: dict[str, Any] = {
             "warnings": [*self.training.warnings, *warned],
@@ -248,7 +252,7 @@ class RunFolder(Observer):
             "seed": self.config.seed,
             "recipe": self.config.recipe,
             "command": sys.argv,
-            "git": commit,  # of the working directory
+            "git": self._commit,
             "processes": world_size(),
             "threads": torch.get_num_threads(),
             "versions": {**versions, "python": platform.python_version()},
