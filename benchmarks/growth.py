@@ -36,6 +36,7 @@ import pyrite
 import pyrite.run_audits
 
 ROOT: Final = Path(__file__).parents[1]
+_ACROSS: Final = 5  # panels beside each other
 FORK: Final = multiprocessing.get_context("fork")
 Work = Callable[[], object]
 SMALL: Final[dict[str, Any]] = {"epochs": 1, "model": "mlp(hidden=[16])", "batch_size": 1000, "progress": False}
@@ -187,20 +188,33 @@ def exponent(growth: Growth, measured: list[dict[str, float]], what: str) -> flo
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Time above, memory below, against the size, both axes logarithmic; dashed is proportional to the last size."""
-    figure, axes = plt.subplots(2, len(results), figsize=(2.6 * len(results), 5.2), squeeze=False, layout="constrained")
+    """Time above memory, against the size, both axes logarithmic; dashed is proportional to the last size."""
+    bands = -(-len(results) // _ACROSS)
+    figure, axes = plt.subplots(2 * bands, _ACROSS, figsize=(2.3 * _ACROSS, 4.4 * bands), layout="constrained")
     for place, (name, result) in enumerate(results.items()):
+        band, column = divmod(place, _ACROSS)
         sizes = [one["size"] for one in result["measured"]]
         amounts = np.array([GROWTHS[name].amount(int(size)) for size in sizes], float)
         for row, (what, unit) in enumerate((("seconds", 1.0), ("bytes", 1e6))):
+            own = axes[2 * band + row, column]
             values = np.array([max(one[what], 1e-3) / unit for one in result["measured"]])
-            axes[row, place].loglog(sizes, values, "o-")
-            axes[row, place].loglog(sizes, values[-1] * amounts / amounts[-1], "--", color="grey", linewidth=1)
-        axes[0, place].set_title(name, fontsize=9)
-        axes[1, place].set_xlabel(result["unit"], fontsize=7)
-    axes[0, 0].set_ylabel("processor time (s)")
-    axes[1, 0].set_ylabel("peak memory (MB)")
-    figure.savefig(path, dpi=100)
+            own.loglog(sizes, values, "o-")
+            own.loglog(sizes, values[-1] * amounts / amounts[-1], "--", color="grey", linewidth=1)
+            own.set_xticks(sizes, [f"{size:,.0f}" for size in sizes], fontsize=7)
+            own.set_yticks(
+                ticks := [values[0], values[-1]], [f"{tick:.2g}" if tick < 1 else f"{tick:,.0f}" for tick in ticks]
+            )
+            own.minorticks_off()
+        axes[2 * band, column].set_title(name, fontsize=9)
+        axes[2 * band + 1, column].set_xlabel(result["unit"], fontsize=7)
+    for place in range(len(results), bands * _ACROSS):
+        for row in (0, 1):
+            axes[2 * (place // _ACROSS) + row, place % _ACROSS].axis("off")
+    for band in range(bands):
+        axes[2 * band, 0].set_ylabel("processor time (s)")
+        axes[2 * band + 1, 0].set_ylabel("peak memory (MB)")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from pyrite.data.copies import copy_groups
 from pyrite.data.dataset import is_missing
 from pyrite.data.items import check_like, to_numbers
 from pyrite.data.statistics import to_float64
-from pyrite.data.tables import is_frame
+from pyrite.data.tables import check_order, is_frame
 from pyrite.errors import PyriteError
 from pyrite.estimator.candidates import Candidate, Inputs, KernelCandidate, boosting, is_estimator, linear, wrap
 from pyrite.estimator.mixture import judge, train_mixture, why_doubtful
@@ -111,6 +111,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         The columns of a frame may be numbers with gaps, truth values, categories, dates or texts. A ``Dataset`` or
         ``DataLoader`` of PyTorch or a ``Dataset`` of Hugging Face has its own labels, in place of ``y``.
         """
+        check_order(X, y, "y")
+        check_order(X, sample_weight, "sample_weight")
         X, y = plain_rows(X, y)  # noqa: N806
         _check_labels(y)
         _check_weights(sample_weight)

@@ -64,3 +64,12 @@ def test_texts() -> None:
     assert classifier.score(np.array(words[100:]), kind[100:]) == classifier.score(words[100:], kind[100:])
     with pytest.raises(ValueError, match="X is a ndarray, but the classifier was fitted to a list of texts"):
         classifier.predict(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("what", ["y", "sample_weight"])
+def test_an_index_in_another_order_is_refused(frame: pandas.DataFrame, what: str) -> None:
+    """Position and index match different rows."""
+    given = {"y": frame.kind, "sample_weight": pandas.Series(1.0, frame.index)}
+    given[what] = given[what].sample(frac=1, random_state=0)
+    with pytest.raises(pyrite.PyriteError, match=f"{what} has the same index as the samples, but in another order"):
+        pyrite.RobustClassifier(**QUICK).fit(frame.drop(columns="kind"), **given)
