@@ -1,6 +1,7 @@
 """Losses with a coefficient that changes from epoch to epoch: bootstrapping, peer loss, confidence regularisation, and
 dimensionality-driven learning."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -96,17 +97,27 @@ class Bootstrap(Method):
 class _Growing(Method):
     """A loss less a coefficient, which grows from 0, times what samples would cost under other labels."""
 
+    coefficient: ClassVar[str]
     loss: Loss | None
     warmup: float
     ramp: float
 
-    def check(self, coefficient: float) -> None:
-        """Check what both methods have, and set what they need of a run."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.loss = bare(CE() if self.loss is None else self.loss)
-        left = 1 - self.warmup
+        left, last = 1 - self.warmup, getattr(self, self.coefficient)
         self.ramp = number("ramp", self.ramp, f"a fraction of the run, from 0 to {left:g}", least=0, most=left + 1e-9)
         # A sample's scores have a gradient by its own label and by others, which is the coefficient times as large.
-        self.largest_weight, self.needs_clipping = 1 + coefficient, coefficient > 0
+        self.largest_weight, self.needs_clipping = 1 + last, last > 0
+
+    @abstractmethod
+    def penalised(self, loss: Loss, context: Context) -> Loss:
+        """The loss less what samples would cost."""
+
+    def start(self, context: Context) -> ScheduledLoss:
+        assert self.loss is not None
+        plan = ramped(0.0, getattr(self, self.coefficient), self.warmup, self.ramp, context.epochs)
+        return ScheduledLoss(context, self.penalised(self.loss, context), self.coefficient, plan)
 
 
 @final
@@ -117,19 +128,15 @@ class ScheduledPeer(_Growing):
     Liu & Guo, 2020.
     """
 
+    coefficient = "alpha"
+
     loss: Loss | None = None  # cross entropy by default
     alpha: NotNegative = 1  # the last α
     warmup: _OfRun = 0.06  # the fraction of the run in which α is 0
     ramp: float = 0.94  # the fraction of the run in which it grows
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check(self.alpha)
-
-    def start(self, context: Context) -> ScheduledLoss:
-        assert self.loss is not None
-        plan = ramped(0.0, self.alpha, self.warmup, self.ramp, context.epochs)
-        return ScheduledLoss(context, Peer(self.loss), "alpha", plan)
+    def penalised(self, loss: Loss, context: Context) -> Loss:
+        return Peer(loss)
 
 
 @final
@@ -140,19 +147,15 @@ class ScheduledConfidence(_Growing):
     Cheng et al., 2021 ("Learning with instance-dependent label noise: a sample sieve approach").
     """
 
+    coefficient = "beta"
+
     loss: Loss | None = None  # cross entropy by default
     beta: NotNegative = 1  # the last β; above 1 the loss rewards certainty of any class, right or wrong
     warmup: _OfRun = 0.1  # the fraction of the run in which β is 0
     ramp: float = 0.3  # the fraction of the run in which it grows
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check(self.beta)
-
-    def start(self, context: Context) -> ScheduledLoss:
-        assert self.loss is not None
-        loss = Confidence(self.loss, prior=context.class_frequencies.cpu())
-        return ScheduledLoss(context, loss, "beta", ramped(0.0, self.beta, self.warmup, self.ramp, context.epochs))
+    def penalised(self, loss: Loss, context: Context) -> Loss:
+        return Confidence(loss, prior=context.class_frequencies.cpu())
 
 
 @final

@@ -28,7 +28,7 @@ from pyrite.training.pace import Clock
 from pyrite.training.prepare import read_corrections
 from pyrite.training.progress import Progress
 from pyrite.training.record import Record
-from pyrite.training.run import DataChanged, Run, read_json
+from pyrite.training.run import DataChanged, Run
 from pyrite.training.run_folder import RunFolder, locked, new_folder
 
 
@@ -115,7 +115,7 @@ def train(
         raise PyriteError(
             "resume continues a run with the settings in its recipe.toml: omit all other options except device"
         )
-    return _run(_resumed(Path(resume), data, settings), Path(resume), watching, new=False)
+    return train_job(_resumed(Path(resume), data, settings), resume, resume=True, **watching)
 
 
 def is_shown(progress: bool | None) -> bool:
@@ -123,12 +123,64 @@ def is_shown(progress: bool | None) -> bool:
     return rank() == 0 and (sys.stderr.isatty() if progress is None else progress)
 
 
-def train_job(job: Job, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
-    """As ``train``, for a job that is resolved already."""
+def train_job(
+    job: Job, out: str | os.PathLike[str] | None = None, *, resume: bool = False, **watching: Unpack[Watching]
+) -> Run:
+    """As ``train``, for a job that is resolved already. With ``resume``, the run in the folder ``out`` is continued.
+
+    No other process trains in the folder meanwhile. Whether the run is done or stopped, all is written.
+    """
     join(job.config.device)
-    if job.config.corrections:
+    if job.config.corrections and not resume:
         read_corrections(job.config)  # before a folder is made: the file may be missing
-    return _run(job, new_folder(out, job.config.device), watching, new=True)
+    folder = Path(out) if resume and out is not None else new_folder(out, job.config.device)
+    stop, every = watching.get("stop"), job.config.checkpoint_every
+    with locked(folder, new=not resume):
+        visible = is_shown(watching.get("progress"))
+        if visible and not resume and job.deadline is None:  # else it was printed before the pace was measured
+            announce_embedding(job)
+        if visible and not resume and job.data.reading:
+            print(f"columns: {reading_sentence(job.data.reading)}; 'pyrite check' prints them all", file=sys.stderr)
+        training = Training(job, folder if resume else None, watching.get("progress") is not False)
+        record, run_folder = training.record, RunFolder(folder, training)
+        run_folder.resume() if resume else run_folder.begin()
+
+        def ended() -> bool:
+            """Save if it is time; whether to stop, on all processes if on any."""
+            if every and record.steps % every == 0:
+                run_folder.save()
+            own = bool(interrupts) or (stop is not None and stop())
+            return bool(all_reduce(torch.tensor(float(own))))
+
+        with _interrupts() as interrupts:
+            simple = stop is None and not every and world_size() == 1
+            with ExitStack() as contexts:
+                observers: list[Observer] = [record, run_folder]
+                if visible:
+                    observers.append(bar := Progress(training))
+                    contexts.callback(bar.stop)
+                if not resume and job.deadline is not None:
+                    observers.append(Clock(training, job.deadline))
+                for observer in watching.get("observers", ()):
+                    observers.append(observer)
+                    if isinstance(observer, RunObserver):
+                        contexts.enter_context(observer.watch(folder, record))
+                try:
+                    done = fit(
+                        training.trainer, training.batches, job.config.epochs, observers,
+                        interrupts.__len__ if simple else ended,
+                    )  # fmt: skip
+                except RuntimeError as error:
+                    if not is_lost(error):
+                        raise
+                    raise RunFailed(
+                        "another process of this training ended, and this one with it; the last saved state is "
+                        f"intact: continue with the same command and --resume {folder}"
+                    ) from None
+            run_folder.finish() if done else run_folder.save()
+            if interrupts:
+                raise Stopped(folder, done)
+    return Run(folder, job.config, record.history)
 
 
 def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
@@ -147,7 +199,7 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
     copy = out / "corrections.csv"
     if job.config.corrections is not None and copy.exists() and copy.read_bytes() != read_corrections(job.config):
         raise DataChanged(f"{job.config.corrections} has changed since {out} was begun: choose another out")
-    return run if run.finished else _run(job, out, watching, new=False)
+    return run if run.finished else train_job(job, out, resume=True, **watching)
 
 
 def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
@@ -187,67 +239,6 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
         if isinstance(was, Missing) and name != "data" and python_name(now) != was.name:
             raise PyriteError(f"the {name} of {folder} was given in Python: {was}, not {python_name(now)}")
     return job
-
-
-def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
-    """Train in a folder that no other process trains in, until it is done or stopped; either way all is written.
-
-    A run is not continued if its recipe was edited since it began: it would not describe the first epochs.
-    """
-    recipe, facts = folder / "recipe.toml", folder / "run.json"
-    if not new and facts.exists():  # it was not killed before the first step
-        for name, (was, now) in job.config.differences(read_json(facts, recipe=dict)["recipe"]).items():
-            raise PyriteError(
-                f"{recipe} was changed since the run began: {name} was {was!r} and is {now!r}. Undo the change, or "
-                f"train a new run with --config {recipe} --out ..."
-            )
-    stop, every = watching.get("stop"), job.config.checkpoint_every
-    with locked(folder, new=new):
-        visible = is_shown(watching.get("progress"))
-        if visible and new and job.deadline is None:  # else it was printed before the pace was measured
-            announce_embedding(job)
-        if visible and new and job.data.reading:
-            print(f"columns: {reading_sentence(job.data.reading)}; 'pyrite check' prints them all", file=sys.stderr)
-        training = Training(job, None if new else folder, watching.get("progress") is not False)
-        record, run_folder = training.record, RunFolder(folder, training)
-        run_folder.begin() if new else run_folder.resume()
-
-        def ended() -> bool:
-            """Save if it is time; whether to stop, on all processes if on any."""
-            if every and record.steps % every == 0:
-                run_folder.save()
-            own = bool(interrupts) or (stop is not None and stop())
-            return bool(all_reduce(torch.tensor(float(own))))
-
-        with _interrupts() as interrupts:
-            simple = stop is None and not every and world_size() == 1
-            with ExitStack() as contexts:
-                observers: list[Observer] = [record, run_folder]
-                if visible:
-                    observers.append(bar := Progress(training))
-                    contexts.callback(bar.stop)
-                if new and job.deadline is not None:
-                    observers.append(Clock(training, job.deadline))
-                for observer in watching.get("observers", ()):
-                    observers.append(observer)
-                    if isinstance(observer, RunObserver):
-                        contexts.enter_context(observer.watch(folder, record))
-                try:
-                    done = fit(
-                        training.trainer, training.batches, job.config.epochs, observers,
-                        interrupts.__len__ if simple else ended,
-                    )  # fmt: skip
-                except RuntimeError as error:
-                    if not is_lost(error):
-                        raise
-                    raise RunFailed(
-                        "another process of this training ended, and this one with it; the last saved state is "
-                        f"intact: continue with the same command and --resume {folder}"
-                    ) from None
-            run_folder.finish() if done else run_folder.save()
-            if interrupts:
-                raise Stopped(folder, done)
-    return Run(folder, job.config, record.history)
 
 
 @contextmanager

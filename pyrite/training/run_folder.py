@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, final
@@ -36,7 +35,7 @@ from pyrite.training.run import CHECKED, read_json, read_labels
 STATE: Final = "state/state.safetensors"
 _LOCK: Final = ".lock"
 _TENSOR, _ARRAY, _TEXT = "tensor:", "array:", "text:"  # the last where a text begins like one of them
-_DIGITS: Final = 32  # of the checksum
+_DIGITS: Final = 40  # of the checksum
 
 
 def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
@@ -148,7 +147,19 @@ class RunFolder(Observer):
         training.batches.unreadable |= {name: Unreadable(name, why) for name, why in state["unreadable"].items()}
 
     def _check_data(self, saved: bool) -> None:
-        """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
+        """Raise ``PyriteError`` if recipe, labels or inputs have changed; warn of what changes the last digits.
+
+        A run with an edited recipe is not continued: it would not describe the first epochs.
+        """
+        facts_path, began = self.path / "run.json", None
+        if facts_path.exists():  # the run was not killed before the first step
+            began = read_json(facts_path, recipe=dict, threads=int, processes=int)
+            for name, (was, value) in self.config.differences(began["recipe"]).items():
+                recipe = self.path / "recipe.toml"
+                raise PyriteError(
+                    f"{recipe} was changed since the run began: {name} was {was!r} and is {value!r}. Undo the change, "
+                    f"or train a new run with --config {recipe} --out ..."
+                )
         path, now = self.path / "labels.npz", self.training.labels
         labels = read_labels(path) if saved or path.exists() else now  # a process may have been killed before it
         # Which part a sample is in depends on the inputs too: copies are together.
@@ -156,12 +167,12 @@ class RunFolder(Observer):
             np.array_equal(labels[name], now[name]) for name in now if name != "part"
         ):
             raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
-        path = self.path / "run.json"
-        if not path.exists():
+        if began is None:
             return
-        began, facts = read_json(path, threads=int, processes=int), json.loads(json.dumps(self.training.facts))
+        facts = json.loads(json.dumps(self.training.facts))
         if changed := [name for name, value in facts.items() if began.get(name) != value]:
-            raise PyriteError(f"the inputs of {self.config.data} are not those of {path}: other {', '.join(changed)}")
+            others = f"other {', '.join(changed)}"
+            raise PyriteError(f"the inputs of {self.config.data} are not those of {facts_path}: {others}")
         for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
             if began[name] != value:
                 text = f"{self.path} was begun with {began[name]} {name}, not {value}: the last digits will differ"
@@ -286,7 +297,7 @@ def pack(state: Mapping[str, Any]) -> bytes:
 
     tree = json.dumps(plain(state, ""))
     # One entry: the order of several would not be the same each time.
-    return save(tensors, {"state": _checksum(tree, tensors) + tree})
+    return save(tensors, {"state": digest([tree.encode(), save(tensors)]) + tree})
 
 
 def unpack(path: Path) -> dict[str, Any]:
@@ -296,7 +307,7 @@ def unpack(path: Path) -> dict[str, Any]:
             text = file.metadata()["state"]
             checksum, tree = text[:_DIGITS], text[_DIGITS:]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
-        if _checksum(tree, tensors) != checksum:
+        if digest([tree.encode(), save(tensors)]) != checksum:
             raise PyriteError("its checksum is wrong, so it has been changed or damaged")
         plain = json.loads(tree)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -315,12 +326,3 @@ def unpack(path: Path) -> dict[str, Any]:
 
     state: dict[str, Any] = restored(plain)
     return state
-
-
-def _checksum(tree: str, tensors: Mapping[str, Tensor]) -> str:
-    hashed = blake2b(tree.encode(), digest_size=_DIGITS // 2)
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        hashed.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
-    return hashed.hexdigest()
