@@ -1,5 +1,6 @@
 """``Records``: samples that are not numbers yet, as named columns; and ``Schema``, what samples look like."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,8 +110,8 @@ class Records:
     def texts(self) -> list[str]:
         """Every row as one text: the columns one below the other."""
         if len(self.columns) == 1 and self.is_text:
-            return list(self.columns[0].values)
-        return ["\n".join(filter(None, self.cells(row))) for row in range(len(self))]
+            return composed(self.columns[0].values)
+        return composed("\n".join(filter(None, self.cells(row))) for row in range(len(self)))
 
 
 @final
@@ -148,6 +149,12 @@ def texts(values: Sequence[str], name: str = "text", like: Schema | None = None)
         if not isinstance(value, str):
             raise PyriteError(f"{name} is {value!r} at index {index}, but must be a text")
     return Records([Column(name, "text", np.array(values, object))])
+
+
+def composed(values: Iterable[str]) -> list[str]:
+    """Texts in one form of Unicode: an é may be written as one character or as two."""
+    known = unicodedata.is_normalized
+    return [text if known("NFC", text) else unicodedata.normalize("NFC", text) for text in values]
 
 
 def listed(names: Iterable[str]) -> str:

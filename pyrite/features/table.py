@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pyrite.checks import Count
 from pyrite.data import Column, InputKind, Inputs, Records
-from pyrite.data.records import KINDS
+from pyrite.data.records import KINDS, composed
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.features.texts import TextFeatures, fit_texts, restore_texts
@@ -45,10 +45,10 @@ class Table(Encoder):
         fitted = _Fitted(column.name, column.kind, int(column.missing.sum()) >= _RARE)
         if column.kind == "text":
             with suppress(ValueError):  # no words: there is nothing in it to learn from
-                return fitted._replace(text=fit_texts(list(column.values), self.text_size, ""))
+                return fitted._replace(text=fit_texts(composed(column.values), self.text_size, ""))
             return fitted
         if column.kind == "category":
-            counts = Counter(column.values.tolist())
+            counts = Counter(_categories(column))
             common = sorted(counts, key=lambda value: (-counts[value], value))[: self.categories]
             kept = tuple(value for value in common if counts[value] >= _RARE or len(counts) == 2)
             return fitted._replace(categories=kept, rare=tuple(sorted(counts.keys() - set(kept))))
@@ -98,12 +98,12 @@ class _Fitted(NamedTuple):
 
     def transform(self, column: Column) -> npt.NDArray[Any]:
         if self.kind == "text":
-            cells = column.values.tolist()
+            cells = composed(column.values)
             return np.zeros((len(cells), 0)) if self.text is None else self.text.transform_texts(cells)
         if self.kind == "category":
             place = {value: number for number, value in enumerate(self.categories)}
             rows = np.zeros((len(column.values), len(self.categories) + 1))
-            rows[np.arange(len(rows)), [place.get(value, len(self.categories)) for value in column.values]] = 1
+            rows[np.arange(len(rows)), [place.get(value, len(self.categories)) for value in _categories(column)]] = 1
             return rows if self.rare else rows[:, :-1]  # without rare ones in training nothing is known of new ones
         values = np.where(column.missing, self.fill, column.numbers)
         parts = [_DATE_PARTS[part](values) for part in self.parts] if self.kind == "date" else [values]
@@ -129,7 +129,7 @@ class TableFeatures(Features):
         sentences = []
         for fitted in self.columns:
             known = {*fitted.categories, *fitted.rare, ""}
-            values = inputs.column(fitted.name).values.tolist() if fitted.kind == "category" else []
+            values = _categories(inputs.column(fitted.name)) if fitted.kind == "category" else []
             new = [value for value in values if value not in known]
             if new:
                 which = f"the category {new[0]!r} of {fitted.name!r}" + (" and others" if len(set(new)) > 1 else "")
@@ -145,6 +145,11 @@ class TableFeatures(Features):
             for name, array in column.text.arrays().items()
         }
         return State(arrays, {"columns": facts})
+
+
+def _categories(column: Column) -> list[str]:
+    """The cells of a column in one form, as a reader sees them."""
+    return [text.strip() for text in composed(column.values)]
 
 
 def _dates(seconds: Floats) -> npt.NDArray[Any]:

@@ -1,5 +1,6 @@
 """The columns of a table as numbers, against scikit-learn and pandas."""
 
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +117,24 @@ def test_a_gap_or_two_get_no_number_of_their_own() -> None:
         fitted = encoder("table").fit(Records((Column("mass", "number", numbers),)), np.arange(40))
         assert ("mass is missing" in fitted.names) == marked
         assert np.isfinite(fitted.transform(Records((Column("mass", "number", numbers),)))).all()
+
+
+@pytest.mark.parametrize("kind", ["category", "text"])
+def test_spellings_that_look_the_same_are_the_same(kind: str) -> None:
+    """é of one character or two, as macOS writes it in names, and spaces around a category."""
+    words = ["Café am See", "Käse und Öl", "Oslo", "Rome"] * 5
+
+    def records(form: str) -> Records:
+        texts = [unicodedata.normalize(form, word) for word in words]
+        return Records([Column("x", kind, np.array(texts, object)), Column("y", "number", np.arange(20.0))])
+
+    features = encoder("table").fit(records("NFC"), np.arange(20))
+    np.testing.assert_array_equal(features.transform(records("NFD")), features.transform(records("NFC")))
+    assert features.unfamiliar(records("NFD")) == ()
+    half = Records([Column("x", kind, np.array([unicodedata.normalize(form, f" {word} ") for word, form in
+                    zip(words, ["NFC", "NFD"] * 10, strict=True)], object)), records("NFC").columns[1]])  # fmt: skip
+    assert len(np.unique(encoder("table").fit(half, np.arange(20)).transform(half)[:, :-1].round(6), axis=0)) == 4
+    if kind == "text":
+        texts = [Records(records(form).columns[:1]) for form in ("NFC", "NFD")]
+        plain = encoder("tfidf").fit(texts[0], np.arange(20))
+        np.testing.assert_array_equal(*map(plain.transform, texts))
