@@ -81,6 +81,12 @@ def train(samples: int) -> Work:
     return lambda: pyrite.train(inputs, labels, out="run", **SMALL)
 
 
+def net(units: int) -> Work:
+    inputs, labels = rows(5000, classes=10, columns=100)
+    options = {**SMALL, "model": f"mlp(hidden=[{units}, {units}])"}
+    return lambda: pyrite.train(inputs, labels, out="run", **options)
+
+
 def train_and_audit(samples: int, classes: int = 2) -> Work:
     inputs, labels = rows(samples, classes)
     return lambda: pyrite.audit(inputs, labels, out="run", **SMALL)
@@ -131,6 +137,9 @@ GROWTHS: Final = {
     "loss": Growth("samples of 10 classes", (10_000, 100_000, 1_000_000), lambda n: loss(n, 10)),
     "loss, classes": Growth("classes, 512 samples", (100, 1000, 10_000), lambda k: loss(512, k)),
     "train": Growth("rows of 10 columns, an epoch", (10_000, 100_000, 1_000_000), train),
+    "train, size of the net": Growth(
+        "units of two layers; 5,000 rows", (256, 1024, 4096), net, lambda units: units * (units + 110)
+    ),
     "table": Growth("rows of a CSV of 10 columns", (10_000, 100_000, 1_000_000), table),
     "table, columns": Growth("columns of a CSV of 200 rows", (1000, 4000, 16_000), wide_table),
     "predict": Growth("rows of a CSV of 10 columns", (10_000, 100_000, 1_000_000), predict),
