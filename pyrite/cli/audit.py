@@ -118,12 +118,12 @@ def _of_data(
 def _of_scores(
     scores: list[Path], own: dict[str, Any], metadata: Path | None, dask: str | None, options: "Settings"
 ) -> "Audit":
-    from pyrite.auditing import named_scores
-    from pyrite.run_audits import audit as find_wrong_labels
-
     for name, hint in (("labels", ""), ("kind", " logits, probabilities or log-probabilities")):
         if own[name] is None:
             raise PyriteError(f"--scores needs --{name}{hint} too")
+    from pyrite.auditing import named_scores
+    from pyrite.run_audits import audit as find_wrong_labels
+
     column = str(options.pop("label", None) or "")
     tables = [_scores(path, column if path == own["labels"] else "") for path in scores]
     classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
@@ -134,11 +134,18 @@ def _of_scores(
         chosen, named = named_scores(tables[0], classes)
         classes = None if named is None else list(named)
         tables[0] = chosen.to_dask()  # type: ignore[attr-defined]
-    return find_wrong_labels(
-        _labels(own["labels"], column), scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],
-        embeddings=None if own["embeddings"] is None else _array(own["embeddings"]), classes=classes,
-        data=own["data"], metadata=metadata, **options,
-    )  # fmt: skip
+    labels = _labels(own["labels"], column)
+    try:
+        return find_wrong_labels(
+            labels, scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],
+            embeddings=None if own["embeddings"] is None else _array(own["embeddings"]), classes=classes,
+            data=own["data"], metadata=metadata, **options,
+        )  # fmt: skip
+    except PyriteError as error:
+        if column or labels.ndim == 1:
+            raise
+        hint = f"without --label, all {labels.shape[1]} columns of {own['labels']} are read as labels"
+        raise PyriteError(f"{error}; {hint}") from None
 
 
 def _connect(address: str) -> None:

@@ -73,7 +73,7 @@ def failures() -> Iterator[None]:
         yield
     except (RunFailed, KeyboardInterrupt) as error:
         if is_first():
-            warn(error)
+            warn(str(error) or "stopped")  # before the first step nothing is said
         raise typer.Exit(1 if isinstance(error, RunFailed) else 130) from None
 
 

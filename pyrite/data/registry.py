@@ -221,6 +221,8 @@ def load(data: Any, **options: Any) -> Dataset:
         text, options = maker.__name__, {"path": str(as_path(text)), **options}
     elif text in DATASETS:
         maker = DATASETS[text]
+    elif name is not None and (beside := [text + end for end in ENDINGS if os.path.isfile(as_path(text + end))]):
+        raise PyriteError(f"there is no data set {text!r}: did you mean {beside[0]!r}?")
     elif re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
         raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
     else:  # what is written in the brackets comes before the options

@@ -140,7 +140,9 @@ def train_job(
         if visible and not resume and job.deadline is None:  # else it was printed before the pace was measured
             announce_embedding(job)
         if visible and not resume and job.data.reading:
-            print(f"columns: {reading_sentence(job.data.reading)}; 'pyrite check' prints them all", file=sys.stderr)
+            label = f"labels in {job.data.label!r}; " if job.data.label else ""
+            reading = f"{reading_sentence(job.data.reading)}; 'pyrite check' prints them all"
+            print(f"{label}columns: {reading}", file=sys.stderr)
         training = Training(job, folder if resume else None, watching.get("progress") is not False)
         record, run_folder = training.record, RunFolder(folder, training)
         run_folder.resume() if resume else run_folder.begin()

@@ -3,6 +3,7 @@
 Divergence without NaN: scores that grow without bound while the model forgets what it knew, or never learns.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from operator import itemgetter
@@ -23,7 +24,9 @@ from pyrite.training.pace import Pace
 _TIMED: Final = 4  # steps after which the time of the run is estimated
 _SHORT: Final = 10.0  # seconds: a shorter run is not announced
 _LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
-_PHOTOGRAPH: Final = 32  # pixels of a side: the smallest images that are embedded well (CIFAR-10)
+# Pixels of a side of the smallest images that are embedded well, by the number of channels. Grey images of 28 are
+# mostly digits and letters.
+_PHOTOGRAPH: Final = {3: 32, 1: 64}
 # A run that does not diverge keeps nearly all of its best accuracy on given labels: losing a quarter is no fluctuation.
 _KEPT: Final = 0.75
 
@@ -130,7 +133,7 @@ class Progress:
         if shape[2] * shape[3] >= _LARGE and config.device == "cpu":
             size = f"{shape[2]} x {shape[3]} pixels"
             advice = f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
-        elif shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < FEW:
+        elif min(shape[2:]) >= _PHOTOGRAPH.get(shape[1], math.inf) and count < FEW:
             advice = f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
         if advice:
             self.console.print(advice, soft_wrap=True)

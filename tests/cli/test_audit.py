@@ -140,6 +140,9 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "labels.npy", given)
     (folder / "labels.txt").write_text("\n".join(map(str, given)) + "\n")
     (folder / "names.txt").write_text("cat\ndog\n")
+    (folder / "two.csv").write_text(
+        "size,kind\n" + "".join(f"{number / 7},{label}\n" for number, label in enumerate(given))
+    )
     np.save(folder / "names.npy", np.array(["cat", "dog"] * 150))
     np.savez(folder / "both.npz", x=np.zeros(3))
     (folder / "empty.npy").touch()
@@ -204,6 +207,7 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
         ([*GIVEN, "--scores", "labels.npy"], "scores are int64 of shape (300,), but must be numbers: one row"),
         ([*GIVEN, "--labels", "names.txt"], "labels are texts, such as 'cat': pass"),
         ([*GIVEN, "--labels", "names.npy"], "labels are texts, such as "),
+        ([*GIVEN[:3], "two.csv", *GIVEN[4:]], "without --label, all 2 columns of "),
         (["no-such-data"], "no-such-data"),
         (["x" * 300], "x" * 300),
         (["digits", "--noise", "symmetrical(0.4)"], "symmetrical"),

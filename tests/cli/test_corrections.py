@@ -185,6 +185,15 @@ def test_an_occupied_folder_is_refused_before_anything(typed: Type, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_ctrl_c_before_the_first_step(typed: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyrite.training.launch.resolve", interrupted)
+    done = typed("digits", *SMALL, "--out", str(tmp_path / "run"))
+    assert (done.exit_code, done.output) == (130, "pyrite: stopped\n")
+
+
 def test_ctrl_c_says_how_to_go_on(typed: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(run: pyrite.Run) -> Audit:
         raise KeyboardInterrupt

@@ -82,6 +82,7 @@ def test_a_file_with_a_similar_name_is_named(tmp_path, monkeypatch, refused):
     Path("customers.csv").touch()
     assert "'custmers.csv': did you mean 'customers.csv'?" in refused(load, "custmers.csv")
     assert "did you mean" not in refused(load, "other.csv")
+    assert "there is no data set 'customers': did you mean 'customers.csv'?" in refused(load, "customers")
 
 
 def test_a_name_comes_before_a_folder(tmp_path, monkeypatch, write):

@@ -93,6 +93,13 @@ def test_features_that_do_not_suit_the_data() -> None:
         pyrite.train("digits", features="tf_idf")
 
 
+def test_the_column_of_the_labels_is_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cars.csv"
+    path.write_text("power,origin\n" + "".join(f"{number},{'ab'[number % 2]}\n" for number in range(40)))
+    pyrite.train(path, loss="ce", epochs=1, out=tmp_path / "run", progress=True)
+    assert capsys.readouterr().err.startswith("labels in 'origin'; columns: 1 number; 'pyrite check' prints them all\n")
+
+
 def test_label_names_the_column_in_recipes(tmp_path: Path) -> None:
     rows = "".join(f"{row % 2 + row / 1000},{row},{'ab'[row % 2]}\n" for row in range(60))
     (tmp_path / "a.csv").write_text("size,number,kind\n" + rows)

@@ -1,6 +1,7 @@
 """What a run says on standard error before its first step."""
 
 import re
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,10 @@ def test_photographs_from_scratch_are_slow(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_few_images_are_better_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, *_ = said(capsys, images(32, 40), tmp_path / "run").splitlines()
-    assert first.startswith("12 images are few to learn from: --features efficientnet_lite2 ")
+    grey = images(64, 64)
+    for number, data in enumerate((images(32, 40), replace(grey, inputs=grey.inputs[:, :1]))):
+        first, *_ = said(capsys, data, tmp_path / f"{number}").splitlines()
+        assert first.startswith("12 images are few to learn from: --features efficientnet_lite2 ")
 
 
 @pytest.mark.parametrize(
