@@ -40,13 +40,6 @@ def learning_figure(comparison: Comparison, *, narrow: bool = False) -> Figure:
     A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
     to the highest. If ``narrow``, panels are below each other, legible on a phone.
     """
-    figure = Figure(figsize=(6, 6.8) if narrow else (10, 4.2), layout="constrained")
-    draw_learning(figure, comparison, narrow)
-    return figure
-
-
-def draw_learning(figure: FigureBase, comparison: Comparison, narrow: bool = False) -> None:
-    """Draw the panels of ``learning_figure`` and their legend."""
     panels = {}
     for name in (name for name, metric in METRICS.items() if "comparison" in metric.drawn):
         known = {row.name: [[line.get(name) for line in run.history] for run in row.runs] for row in comparison.rows}
@@ -55,6 +48,7 @@ def draw_learning(figure: FigureBase, comparison: Comparison, narrow: bool = Fal
             panels[name] = complete
     if not panels:
         raise PyriteError(f"{comparison.path} cannot be plotted: no run has test accuracy or true labels")
+    figure = Figure(figsize=(6, 6.8) if narrow else (10, 4.2), layout="constrained")
     shape = (len(panels), 1) if narrow else (1, len(panels))
     grid = figure.subplots(*shape, sharex=True, squeeze=False).flatten()
     for axes, (name, complete) in zip(grid, panels.items(), strict=True):
@@ -65,6 +59,7 @@ def draw_learning(figure: FigureBase, comparison: Comparison, narrow: bool = Fal
             axes.label_outer()
     grid[-1].set_ylim(bottom=0)
     add_legend(figure, grid[0], fontsize=10.5, ncols=2 if narrow else 3)
+    return figure
 
 
 def run_figure(run: Run) -> Figure:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from PIL import Image
 
 from pyrite.arrays import Ints
@@ -17,8 +17,8 @@ from pyrite.data import Part
 from pyrite.demonstration import DEMO_METHODS, Demo
 from pyrite.errors import PyriteError
 from pyrite.files import write_or_refuse
-from pyrite.report.figures import draw_learning, learning_figure, margins_figure
-from pyrite.report.style import picture, templates
+from pyrite.report.figures import add_legend, learning_figure, margins_figure, style_epochs
+from pyrite.report.style import COLOURS, picture, templates
 from pyrite.settings import SETTINGS
 from pyrite.training import COLUMNS, Run
 
@@ -104,6 +104,8 @@ def _findings(comparison: Comparison) -> list[dict[str, Any]]:
 DEMO_COLUMNS: Final = ("final_test_accuracy", "best_test_accuracy", "clean_accuracy", "memorised", "recovered")
 _SHOWN: Final = 12  # samples on the page
 _DRAWN: Final = 10  # and in the picture
+_GAIN: Final = {"test_accuracy": "Test accuracy", "memorised": "Wrong labels memorised"}
+_GREY: Final[dict[str, Any]] = {"color": "#B4BAC2", "linewidth": 1.2}
 
 
 class Check(NamedTuple):
@@ -138,19 +140,46 @@ def check_audit(audit: Audit) -> Check:
 
 
 def demo_figure(demo: Demo) -> Figure:
-    """A strip of suspects with given and suggested label, and learning curves below."""
-    figure = Figure(figsize=(10, 5.9), layout="constrained")
-    strip, curves = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.5, 4.2)).flat
-    audit, images = demo.audit, _images(demo.audit)
-    strip.suptitle("Labels that look wrong: given → suggested", fontsize=11, x=0.01, ha="left")
-    for axes, row in zip(strip.subplots(1, _DRAWN).flat, _spread(audit, _DRAWN), strict=False):
+    """A strip of suspects with given and suggested label; below, what cross entropy and the default learn."""
+    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    strip, curves = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.5, 4)).flat
+    _draw_suspects(strip, demo.audit)
+    _draw_gain(curves, demo.comparison)
+    return figure
+
+
+def _draw_suspects(figure: SubFigure, audit: Audit) -> None:
+    check, images, rows = check_audit(audit), _images(audit), _spread(audit, _DRAWN)
+    title = f"{check.hits:,} of {check.wrong:,} wrong labels found. Suspects: given → suggested label"
+    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    for axes, row in zip(figure.subplots(1, _DRAWN, squeeze=False).flat, rows, strict=False):
         axes.imshow(images[audit.index[row], 0], cmap="gray_r")
         given, suggested = audit.classes[audit.labels[row]], audit.classes[_suggested(audit)[row]]
-        axes.set_title(f"{given} → {suggested}", fontsize=12)
-    for axes in strip.axes:
+        axes.set_title(f"{given} → {suggested}", fontsize=13)
+    for axes in figure.axes:
         axes.set_axis_off()
-    draw_learning(curves, demo.comparison)
-    return figure
+
+
+def _draw_gain(figure: SubFigure, comparison: Comparison) -> None:
+    """Cross entropy and the default with their last values; all other lines are grey."""
+    panels = figure.subplots(1, len(_GAIN), squeeze=False).flatten()
+    for axes, (name, title) in zip(panels, _GAIN.items(), strict=True):
+        others = "other robust losses"
+        for number, row in enumerate(comparison.rows):
+            values = [line[name] for line in row.runs[0].history]
+            named = row.name in map(DEMO_METHODS.get, ("ce", "auto"))
+            style: dict[str, Any] = {"color": COLOURS[number], "linewidth": 3, "zorder": 3} if named else _GREY
+            axes.plot(range(1, len(values) + 1), values, label=row.name if named else others, **style)
+            if named:
+                place: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+                last, colour = (len(values), values[-1]), COLOURS[number]
+                axes.annotate(f"{100 * values[-1]:.1f} %", last, **place, color=colour, fontsize=13, fontweight="bold")
+            else:
+                others = "_"  # one entry of the legend for all of them
+        style_epochs(axes, percent=True)
+        axes.set_ylim(0, 1.02)
+        axes.set_title(title, fontsize=13, fontweight="bold", loc="left")
+    add_legend(figure, panels[0], fontsize=12, ncols=3)
 
 
 def write_demo_page(demo: Demo, path: str | Path) -> Path:
