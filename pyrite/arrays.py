@@ -64,6 +64,20 @@ def check_below(labels: Ints, classes: int, name: str) -> None:
         )
 
 
+def coded(texts: npt.NDArray[Any]) -> tuple[list[str], Ints]:
+    """The distinct texts of an array of objects, sorted, and the place of each there.
+
+    ``np.unique`` of an array of texts needs memory for the longest in every row.
+
+    >>> coded(np.array(["b", "a", "b"], object))
+    (['a', 'b'], array([1, 0, 1]))
+    """
+    values = texts.tolist()
+    names = sorted(set(values))
+    place = {name: number for number, name in enumerate(names)}
+    return names, np.fromiter(map(place.__getitem__, values), np.int64, len(values))
+
+
 def check_same_length(**arrays: npt.NDArray[Any]) -> None:
     """Raise ValueError unless all arrays have the same length."""
     if len({len(array) for array in arrays.values()}) > 1:

@@ -285,6 +285,8 @@ def compare(
         for seed in range(first, first + seeds)
         for clean in ((False, True) if with_clean else (False,))
     ]
+    # First those that are there: if one is of other data, nothing has been trained when that is reported.
+    tasks.sort(key=lambda task: not (task.out / "recipe.toml").exists())
     watching: Watching = {"progress": progress if workers == 1 else False, "observers": observers}
     train = partial(_train, data=data, options=options, watching=watching)
     found = run_grid(tasks, train, workers=workers, begin=lambda task: begin(task.name, task.seed))

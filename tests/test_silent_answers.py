@@ -201,7 +201,8 @@ def test_runs_of_a_comparison_are_those_of_its_data(changed: str, tmp_path: Path
     else:
         decisions.write_text(f"index,old,new,decision\n4,{frame.label[4]},,drop\n")
     with pytest.raises(pyrite.PyriteError, match="has changed since"):
-        pyrite.compare(frame, ["ce"], **options)
+        pyrite.compare(frame, ["mae", "ce"], **options)
+    assert not (tmp_path / "runs" / "mae-0").exists()  # or it would be of other data than the others
 
 
 def test_predictions_do_not_overwrite_what_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats.contingency import association
 
-from pyrite.arrays import Flags, Floats, Ints
+from pyrite.arrays import Flags, Floats, Ints, coded
 from pyrite.auditing.audit import Audit
 from pyrite.auditing.parts import Parts, parts_of
 from pyrite.auditing.slices import LEVEL, Disagreement, Leak, find_slices
@@ -134,7 +134,7 @@ class ColumnModels:
 def _numbers(column: Column) -> npt.NDArray[Any]:
     if column.kind != "category":
         return column.numbers
-    names, codes = np.unique(column.values.astype(str), return_inverse=True)
+    names, codes = coded(column.values)
     order = np.argsort(-np.bincount(codes), kind="stable")
     rank = np.empty(len(names))
     rank[order] = np.arange(len(names))

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.arrays import Flags, Ints
+from pyrite.arrays import Flags, Ints, coded
 from pyrite.data import Column
 
 _QUANTILES: Final = 10
@@ -50,7 +50,7 @@ def parts_of(column: Column, fewest: int) -> Parts | None:
     if column.kind == "text":
         return None
     if column.kind == "category":
-        names, codes = np.unique(column.values[~missing].astype(str), return_inverse=True)
+        names, codes = coded(column.values[~missing])
         size = np.bincount(codes, minlength=len(names))
         kept = np.flatnonzero(size >= fewest)
         kept = kept[np.argsort(-size[kept], kind="stable")][:_MOST]

@@ -20,6 +20,7 @@ from .dataset import (
 from .files import data_folder as data_folder
 from .folders import named_files as named_files
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
+from .items import check_like as check_like
 from .python_objects import (
     has_labels as has_labels,
     is_collection as is_collection,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.dataset import Labels, encode, encode_like, is_missing
+from pyrite.data.dataset import Labels, check_names, encode, encode_like, is_missing
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
 
@@ -193,6 +193,8 @@ def _long_rows(table: Table, sample: str, annotator: str, label: str) -> tuple[L
     for row, (one, by) in enumerate(zip(samples, who, strict=True)):
         first.setdefault(one, row)
         place.setdefault(by, len(place))
+    check_names(first, f"{table.path}: the column {sample!r}", "sample")
+    check_names(place, f"{table.path}: the column {annotator!r}", "annotator")
     number = {one: index for index, one in enumerate(first)}
     cells = np.full((len(first), len(place)), "", object)
     for row, (one, by, value) in enumerate(zip(samples, who, given, strict=True)):

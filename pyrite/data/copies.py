@@ -12,6 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
+from pyrite.arrays import coded
 from pyrite.data.images import LazyImages
 from pyrite.data.records import Records
 
@@ -158,7 +159,7 @@ def _of_table(records: Records) -> npt.NDArray[np.float64]:
     columns = []
     for column in records.columns:
         if column.values.dtype == object:
-            columns.append(np.unique(column.values.astype(str), return_inverse=True)[1].astype(np.float64))
+            columns.append(coded(column.values)[1].astype(np.float64))
         else:
             columns.append(column.numbers)
     return np.stack(columns, 1)

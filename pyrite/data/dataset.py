@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -266,19 +266,21 @@ def is_missing(label: str) -> bool:
     return not label.strip() or label in _MISSING
 
 
-def check_names(names: Sequence[str], what: str) -> None:
-    """Raise ValueError for class names that are empty, or that mean the same: ``1`` and ``01``."""
+def check_names(names: Iterable[str], what: str, kind: str = "class") -> None:
+    """Raise ValueError for names, of classes and the like, that are empty, or that mean the same: ``1`` and ``1.0``."""
     seen: dict[object, str] = {}
     for name in names:
         if not name.strip():
-            raise PyriteError(f"{what}: the name of a class is empty")
+            raise PyriteError(f"{what}: the name of a {kind} is empty")
         text = unicodedata.normalize("NFC", name).strip()
         key = (float(text) if "." in text else int(text)) if _DECIMAL.fullmatch(text) else text
         if key in seen:
             both = (
-                f"two classes are called {name!r}" if seen[key] == name else f"{seen[key]!r} and {name!r} are one class"
+                f"two classes are called {name!r}"
+                if seen[key] == name
+                else f"{seen[key]!r} and {name!r} are one {kind}"
             )
-            raise PyriteError(f"{what}: {both}: write each class in one way, and different ones differently")
+            raise PyriteError(f"{what}: {both}: write each {kind} in one way, and different ones differently")
         seen[key] = name
 
 

@@ -9,9 +9,10 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import coded
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
 from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in, unit_notes
-from pyrite.data.dataset import Dataset, Labels, Samples, is_missing
+from pyrite.data.dataset import Dataset, Labels, Samples, check_names, is_missing
 from pyrite.data.hub import open_images
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
@@ -194,15 +195,15 @@ def read_columns(table: Table, schema: Schema, name: str = "", labels: bool = Fa
 def as_groups(values: npt.ArrayLike, what: str) -> Labels:
     """A number for every group, by what it is called."""
     given = np.asarray(values)
-    missing = given == np.asarray(None, object)
-    names = np.where(missing, "", given.astype(str))
-    if names.ndim != 1 or len(np.unique(names)) < 2:
-        raise PyriteError(f"{what} has the shape {names.shape} and fewer than two groups: there must be one per sample")
-    distinct, numbers = np.unique(names, return_inverse=True)
+    names = np.array(["" if value is None else str(value) for value in given.ravel()], object)
+    distinct, numbers = coded(names)
+    if given.ndim != 1 or len(distinct) < 2:
+        raise PyriteError(f"{what} has the shape {given.shape} and fewer than two groups: there must be one per sample")
+    check_names(filter(str.strip, distinct), what, "group")
     if gaps := [place for place, name in enumerate(distinct) if is_missing(name)]:
         row = int(np.isin(numbers, gaps).argmax()) + 1
         raise PyriteError(f"{what} has no group in row {row}: fill it, or remove the row")
-    return np.asarray(numbers, np.int64)
+    return numbers
 
 
 def as_array(columns: Sequence[Column]) -> npt.NDArray[np.float64]:

@@ -20,7 +20,20 @@ from torch import Tensor, nn
 from pyrite import npz_files
 from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
-from pyrite.data import DATASETS, Annotations, Dataset, Inputs, Records, Statistics, checksums, digest, load, read_like
+from pyrite.data import (
+    DATASETS,
+    Annotations,
+    Dataset,
+    Inputs,
+    Records,
+    Schema,
+    Statistics,
+    check_like,
+    checksums,
+    digest,
+    load,
+    read_like,
+)
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.files import unpack_texts
@@ -289,6 +302,9 @@ class Run:
 
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
         """Scores of samples as the data set had them: images (N × C × H × W), features (N × F) or records."""
+        if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
+            like = Schema(**self.facts["inputs"])
+            check_like((len(inputs), *like.shape), inputs.dtype, like, "inputs")
         if self.features is not None:
             columns = self.facts["inputs"]["columns"]
             inputs = self.features.transform(inputs.select(columns) if isinstance(inputs, Records) else inputs)

@@ -1,5 +1,6 @@
 """Classes, labels and files are matched by what they mean, and not by numbers and positions that happen to fit."""
 
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, S
 
 import pyrite
 from pyrite.auditing import with_metadata
+from pyrite.data import Column
+from pyrite.data.table import as_groups
 
 ROWS = 40
 X = np.random.default_rng(0).normal(size=(ROWS, 3))
@@ -242,3 +245,28 @@ def test_whole_numbers_of_polars_with_128_bits() -> None:
 def test_odd_containers_are_one_sentence(data: Any, label: Any, problem: str) -> None:
     with pytest.raises(pyrite.PyriteError, match=problem):
         pyrite.data.load(data, label=label)
+
+
+@pytest.mark.parametrize("twin", ["7.0", "7 ", "07"])
+def test_groups_and_samples_that_are_one(twin: str, tmp_path: Path) -> None:
+    names = [twin if row == 7 else str(row // 2) for row in range(ROWS)]
+    names[14] = names[15] = "7"
+    frame = pd.DataFrame({"patient": names, "a": X[:, 0], "who": ["x", "y"] * 20, "label": TWO})
+    with pytest.raises(pyrite.PyriteError, match="are one group: write each group in one way"):
+        pyrite.data.load(frame, label="label", group="patient")
+    with pytest.raises(pyrite.PyriteError, match="are one sample: write each sample in one way"):
+        pyrite.data.load(frame, label="label", sample="patient", annotator="who")
+
+
+def test_one_long_cell_is_not_the_width_of_all() -> None:
+    """An array of texts would take 400 MB, of numpy's four bytes per character."""
+    cells = np.array(["x" * 100_000, *(f"some words {row}" for row in range(1, 1000))], object)
+    columns = [Column("text", "text", cells), Column("b", "number", np.arange(1000.0) ** 2)]
+    data = pyrite.Dataset("t", pyrite.data.Records(columns), np.arange(1000) % 2, ("a", "b"))
+    tracemalloc.start()
+    try:
+        assert len(np.unique(data.copies)) == 1000
+        assert len(np.unique(as_groups(cells, "group"))) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()

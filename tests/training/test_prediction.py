@@ -112,3 +112,11 @@ def test_samples_of_another_shape(digits: pyrite.Run) -> None:
         digits.predict(np.zeros((2, 1, 9, 9), np.uint8))
     with pytest.raises(ValueError, match="there is no file or folder"):
         digits.predict("nothing")
+
+
+def test_scores_of_images_of_another_scale_are_refused(digits: pyrite.Run) -> None:
+    """From 0 to 1 and from 0 to 255 have one type."""
+    pixels = pyrite.data.load("digits").inputs[:4]
+    for scale in (1, 255):
+        with pytest.raises(pyrite.PyriteError, match=r"inputs has images of float32, but .* bytes from 0 to 255"):
+            digits.scores((pixels / scale).astype(np.float32))
