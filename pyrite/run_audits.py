@@ -76,6 +76,7 @@ Leaks = tuple[Leak, ...]
 # What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do.
 _OVERLAPPING: Final = "erm(gce(q=0.4))"
 _SEARCHED: Final = 0.15  # of the time, to find where labels of a table are wrong
+_AGREEMENT: Final = 0.1  # beyond chance; 80 % symmetric noise has 0.2
 _FEW: Final = 4000  # samples below which there are four folds: half of them would be too few to learn from
 
 
@@ -134,6 +135,8 @@ def audit(
     if labels is None and beside and not isinstance(options.get("label", ""), str):
         labels = options.pop("label")
     what = what if labels is None else with_labels(what, labels)
+    for name, other in (("metadata", metadata), ("embeddings", embeddings), ("data", data)):
+        check_order(what, other, name)
     columns = None if metadata is None else read_records(metadata, "metadata")
     if isinstance(what, Run | Dataset | str | Path) or (scores is None and has_labels(what)):
         if any(part is not None for part in (scores, kind, embeddings, classes, data)):
@@ -165,6 +168,20 @@ def audit(
         copies=None if samples is None or columns is None else samples.copies,
     )  # fmt: skip
     return result if samples is None else replace(result, data=samples, paths=samples.paths)
+
+
+def _check_rows(data: Dataset, given: Ints, classes: Sequence[str]) -> None:
+    """Raise PyriteError if samples that have labels of the same classes are in another order than the given labels."""
+    if len(data) != len(given) or {*data.classes} != {*classes}:
+        return
+    own, known = np.array(data.classes, object)[data.labels], np.array(classes, object)[given]
+    agree, names = float((own == known).mean()), list(classes)
+    chance = sum(float((own == name).mean() * (known == name).mean()) for name in names)
+    if len(data) >= FEWEST and agree - chance < _AGREEMENT * (1 - chance):
+        raise PyriteError(
+            f"data has {100 * agree:.0f} % of the given labels, as many as in any order: pass the samples in the order "
+            "of the scores, or without labels"
+        )
 
 
 def _only_seed(options: Settings, out: object, reason: str) -> int:
@@ -353,6 +370,7 @@ def _samples_beside(data: object, labels: Any, classes: Sequence[str] | None) ->
     classes = [*map(str, range(given.max() + 1))] if classes is None else classes
     if table is None:
         made = load(data)
+        _check_rows(made, given, classes)
     else:
         names = np.array(classes, object)[given]
         columns = [name for name in table.names if len(table) != len(names) or (table.texts(name) != names).any()]

@@ -114,6 +114,41 @@ def test_classes_that_are_called_by_numbers(names: list[Any], annotators: int) -
         np.testing.assert_array_equal(pyrite.audit(given, scores=scores, kind="logits").labels, given)
 
 
+def rows() -> tuple[Any, Any, Any]:
+    random, true = np.random.default_rng(0), np.arange(90) % 2
+    frame = pd.DataFrame({"a": random.normal(size=90), "site": ["A", "B", "C"] * 30})
+    return pd.Series(true), pd.DataFrame(3 * np.eye(2)[true] + random.normal(size=(90, 2))), frame
+
+
+@pytest.mark.parametrize("what", ["metadata", "embeddings", "data"])
+def test_what_is_beside_scores_has_their_order(what: str) -> None:
+    labels, scores, frame = rows()
+    other = frame[["a"]] if what == "embeddings" else frame
+    pyrite.audit(labels, scores=scores, kind="logits", **{what: other})
+    with pytest.raises(pyrite.PyriteError, match=f"{what} has the same index as the samples, but in another order"):
+        pyrite.audit(labels, scores=scores, kind="logits", **{what: other.sample(frac=1, random_state=0)})
+
+
+def test_samples_with_labels_in_another_order() -> None:
+    labels, scores, frame = rows()
+    order, noise = np.random.default_rng(1).permutation(90), np.arange(90) < 20
+    inputs = frame[["a"]].to_numpy()
+    for own in (labels, np.where(noise, 1 - labels, labels)):
+        pyrite.audit(labels, scores=scores, kind="logits", data=(inputs, own))
+    with pytest.raises(pyrite.PyriteError, match="pass the samples in the order of the scores"):
+        pyrite.audit(labels, scores=scores, kind="logits", data=(inputs[order], labels.to_numpy()[order]))
+
+
+def test_labels_that_are_corrected_in_place() -> None:
+    labels, scores, _ = rows()
+    mine = labels.to_numpy().copy()
+    found = pyrite.audit(mine, scores=scores, kind="logits")
+    mine[:] = 0
+    np.testing.assert_array_equal(found.labels, labels)
+    with pytest.raises(pyrite.PyriteError, match="decisions are a Series: pass a dict"):
+        found.reviewed(pd.Series({3: "keep"}))  # type: ignore[arg-type]
+
+
 def test_a_column_of_row_numbers_is_no_class() -> None:
     scores = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 3)), columns=["ant", "bee", "cow"])
     with pytest.raises(pyrite.PyriteError, match="'id' of the scores numbers the rows"):

@@ -244,6 +244,8 @@ def review_audit(audit: Audit, decisions: Decisions) -> Audit:
                 raise PyriteError(f"the decision on sample {number} is {word!r}: {known}")
         found, words = list(decisions), list(decisions.values())
         new = np.array([before.labels[place.get(number, 0)] for number in found], np.int64)
+    elif not isinstance(decisions, Corrections | str | os.PathLike):
+        raise PyriteError(f"decisions are a {type(decisions).__name__}: pass a dict by sample, or a file")
     else:
         read = decisions if isinstance(decisions, Corrections) else Corrections.read(Path(decisions), _data_of(before))
         if not read.decided:

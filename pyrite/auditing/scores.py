@@ -242,7 +242,7 @@ def check_labels(labels: object) -> Ints:
         if unknown.any():
             first = int(unknown.argmax())
             raise PyriteError(f"labels is {labels[first]} at index {first}: leave out samples without a label")
-    return to_ints(labels, "labels", least=0)
+    return to_ints(labels, "labels", least=0).copy()  # the array of the caller may be corrected in place
 
 
 def _check_scores(scores: object, labels: Ints, kind: Kind | None) -> tuple[npt.NDArray[Any], Kind]:
