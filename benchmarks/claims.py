@@ -183,12 +183,12 @@ def _nothing(name: str) -> str:
     return f"### {recipe.article}: {recipe.title}\n\n{recipe.shows}\n\n{why}\n"
 
 
-INTRODUCTION = """Ours, mean ± standard deviation over the seeds, fractions in per cent; in brackets what the paper has
-for the same cell. Each table names the seeds that ran, how its setting differs from the paper's, and
-the claims that it was checked for with a 95 % interval over paired seeds. **Far from the paper's
-conditions a claim is not tested**; what came out "here" is of the reduced setting alone. Every cell
-is a line of JSON in [cells](cells), with its command; `xzcat` prints a file. Written by
-`python -m benchmarks.claims`."""
+INTRODUCTION = """The tables show the mean ± standard deviation over the seeds, fractions in per cent, and in brackets
+the published value. Each table names its seeds, the differences from the paper's setting, and the
+claims that it tests with a 95 % interval over paired seeds. **Far from the paper's conditions a
+claim is not tested**; "here" marks a result of the reduced setting. The folder `docs/results/cells`
+contains every cell as a line of JSON with its command; `xzcat` prints a file. `python -m
+benchmarks.claims` writes this page."""
 
 
 if __name__ == "__main__":
