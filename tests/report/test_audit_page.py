@@ -93,6 +93,17 @@ def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
     assert "How training went" not in found.words
 
 
+@pytest.mark.parametrize(("count", "folded"), [(1, ""), (2, "1 more note"), (4, "3 more notes")])
+def test_all_notes_but_the_first_are_folded(count: int, folded: str, tmp_path: Path) -> None:
+    """The review would be below the first screen otherwise."""
+    audit = make_audit(warnings=tuple(f"problem {number}" for number in range(count)))
+    page = write_audit_page(audit, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("problem ") == count
+    assert ('<details class="note">' in page) == bool(folded)
+    assert not folded or f"<summary>{folded}</summary>" in page
+    assert page.index("problem 0") < page.index('<section id="review">')
+
+
 def test_truth_is_measured_and_named(tmp_path: Path) -> None:
     audit = make_audit()
     true = audit.labels.copy()
