@@ -14,7 +14,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 from PIL import Image
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_breast_cancer, make_blobs
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import cross_val_predict
 from typer.testing import CliRunner, Result
 
 import pyrite
@@ -137,6 +139,18 @@ def test_samples_with_labels_in_another_order() -> None:
         pyrite.audit(labels, scores=scores, kind="logits", data=(inputs, own))
     with pytest.raises(pyrite.PyriteError, match="pass the samples in the order of the scores"):
         pyrite.audit(labels, scores=scores, kind="logits", data=(inputs[order], labels.to_numpy()[order]))
+
+
+def test_scores_of_samples_that_were_trained_on_are_named() -> None:
+    """A forest has learned a quarter of wrong labels, and prefers all of them."""
+    inputs, true = load_breast_cancer(return_X_y=True)
+    labels = np.where(np.random.default_rng(0).random(len(true)) < 0.25, 1 - true, true)
+    forest = RandomForestClassifier(20, random_state=0, bootstrap=False).fit(inputs, labels)
+    fitted = pyrite.audit(labels, scores=forest.predict_proba(inputs), kind="probabilities")
+    assert any("an audit needs scores out of sample" in warning for warning in fitted.warnings)
+    held_out = cross_val_predict(forest, inputs, labels, method="predict_proba")
+    found = pyrite.audit(labels, scores=held_out, kind="probabilities")
+    assert not any("out of sample" in warning for warning in found.warnings)
 
 
 def test_labels_that_are_corrected_in_place() -> None:
