@@ -86,6 +86,8 @@ def resolve(
         given["method"] = ERM(read_loss(loss))
     if isinstance(data, Dataset):
         given["data"] = Missing(data.name)
+    elif data is not None and not isinstance(data, str | os.PathLike):
+        raise PyriteError(f"data is of type {type(data).__name__}, but must be a name, a path or samples")
     elif data is not None:  # a relative path would be wrong when the run is resumed from another folder
         several = is_pattern(str(data)) and not str(data).strip().endswith(")")  # a spec may have brackets in it
         is_path = str(data) not in DATASETS and (os.path.exists(str(data)) or several)

@@ -22,6 +22,11 @@ def made(shape: tuple[int, ...], test: bool) -> Dataset:
     return Dataset("made", inputs, np.arange(6) % 2, ("a", "b"), test=part if test else None)
 
 
+def test_an_object_that_holds_no_samples_is_named_by_its_type() -> None:
+    with pytest.raises(ValueError, match="data is of type object, but must be a name, a path or samples"):
+        resolve(object())  # type: ignore[arg-type]
+
+
 def test_resolved_leaves_nothing_open() -> None:
     config = resolve("digits", method="erm(ce)").config
     recipe = {
