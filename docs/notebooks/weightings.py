@@ -13,16 +13,17 @@ import pyrite
 
 margins = torch.linspace(-12, 8, 400)
 specs = ["ce", "unit(mae)", "unit(gce(q=0.7))", "unit(imae(T=8))", "unit(scale(mae, tau=2.6, classes=100))"]
-plt.figure(figsize=(7, 3.5))
+plt.figure(figsize=(7, 4))
 for spec in specs:
     plt.plot(margins, pyrite.loss(spec).weight_at(margins), label=spec)
-starts = pyrite.expected_margin(classes=10), pyrite.expected_margin(classes=100)
-for classes, start in zip((10, 100), starts, strict=True):
+for classes, side in ((10, "left"), (100, "right")):
+    start = pyrite.expected_margin(classes=classes)
     plt.axvline(start, color="grey", linestyle=":")
-    plt.text(start, 1.02, f"{classes} classes", ha="center", color="grey")
+    plt.text(start, 1.05, f" {classes} classes ", ha=side, color="grey")
 plt.xlabel("margin Δ")
 plt.ylabel("weight w(Δ)")
-plt.legend(fontsize=8)
+plt.ylim(0, 1.13)
+plt.legend(fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
 plt.show()
 
 # %% [markdown]
@@ -63,8 +64,7 @@ figure, axes = plt.subplots(1, 2, figsize=(8, 3))
 for row in comparison.rows:
     for axis, column in zip(axes, ("test_accuracy", "memorised"), strict=True):
         axis.plot([line[column] for line in row.runs[0].history], label=row.name)
-        axis.set_xlabel("epoch")
-        axis.set_title(column)
+        axis.set(xlabel="epoch", title=column.replace("_", " "))
 axes[0].legend(fontsize=7)
 plt.show()
 
