@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.special import expit
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.cluster import KMeans
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GroupKFold
 
 from benchmarks.audit_cells import make_cells
 from benchmarks.audit_summaries import Cell, add_summaries, known_sets, read_summaries
-from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, between, jittered
+from pyrite.auditing.noise_rate import FEATURES, LEAST, Basis, OddsCalibration, between, with_rate
 from pyrite.auditing.probabilities import suspect_threshold
 
 ROOT = Path(__file__).parents[1]
@@ -40,50 +40,37 @@ FOLDS = 10  # groups of whole data sets that are left out
 COVERED = 0.9
 SLOPES = tuple(np.exp(np.arange(-1.2, 1.01, 0.3)).tolist())  # that log-odds are multiplied by
 BINS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # of probabilities
-CLEAN = 2.0  # the weight of a cell without noise: clean data are more frequent than among the cells
-IMAGE = 4.0  # the weight of a cell of images, of which there are few sets
+CENTRES = 40  # of bumps; 20 and 80 do as well
+SHRUNK = 0.001  # the ridge penalty of a coefficient, per cell
+ROUNDS, SMALL = 40, 0.003  # of reweighting, and errors below which all weigh the same
 
 
-def trees(iterations: int) -> HistGradientBoostingRegressor:
-    return HistGradientBoostingRegressor(
-        loss="absolute_error", max_iter=iterations, learning_rate=0.05, max_leaf_nodes=8, min_samples_leaf=20,
-        l2_regularization=5,
-    )  # fmt: skip
+def median_regression(inputs: Any, target: Any) -> Any:
+    """The coefficients with the least absolute errors, by reweighted least squares; all but the first are shrunk."""
+    coefficients = np.zeros(inputs.shape[1])
+    shrunk = SHRUNK * len(target) * np.diag([1e-6, *np.ones(inputs.shape[1] - 1)])
+    for _ in range(ROUNDS):
+        each = inputs.T / np.maximum(np.abs(target - inputs @ coefficients), SMALL)
+        coefficients = np.linalg.solve(each @ inputs + shrunk, each @ target)
+    return coefficients
 
 
-def left_out(iterations: int, inputs: Any, target: Any, weight: Any, cells: pd.DataFrame) -> Any:
-    """The predictions for whole data sets that were left out; the cells without a target are only predicted."""
-    found = np.zeros(len(target))
-    known, spread = np.isfinite(target), inputs.std(0)
+def basis_of(inputs: Any) -> Basis:
+    mean, spread = inputs.mean(0), inputs.std(0)
+    clusters = KMeans(CENTRES, random_state=0, n_init=1).fit((inputs - mean) / spread)
+    return Basis(mean, spread, clusters.cluster_centers_)
+
+
+def left_out(inputs: Any, target: Any, cells: pd.DataFrame, way: Any = 1.0) -> Any:
+    """The predictions for whole data sets that were left out; the cells without a target are only predicted.
+
+    What is predicted times the way is compared with the target.
+    """
+    found, known, way = np.zeros(len(target)), np.isfinite(target), np.broadcast_to(way, target.shape)
     for fitted, rest in GroupKFold(FOLDS).split(inputs, groups=cells["group"]):
-        use = fitted[known[fitted]]
-        model = trees(iterations).fit(inputs[use], target[use], weight[use])
-        points = np.concatenate([jittered(row, spread) for row in inputs[rest]])
-        found[rest] = model.predict(points).reshape(len(rest), -1).mean(1)
+        basis, use = basis_of(inputs[fitted]), fitted[known[fitted]]
+        found[rest] = basis(inputs[rest]) @ median_regression(basis(inputs[use]) * way[use, None], target[use])
     return found
-
-
-def weights(cells: pd.DataFrame) -> Any:
-    return np.where(cells.noise == "none", CLEAN, 1.0) * np.where(cells.kind == "images", IMAGE, 1.0)
-
-
-def packed(model: HistGradientBoostingRegressor, spread: Any) -> dict[str, Any]:
-    """The trees as arrays, in which every leaf leads to itself."""
-    parts: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "left", "right", "value")}
-    roots, count = [], 0
-    for (tree,) in model._predictors:
-        nodes, own = tree.nodes, np.arange(len(tree.nodes))
-        leaf = nodes["is_leaf"].astype(bool)
-        roots.append(count)
-        parts["feature"].append(np.where(leaf, 0, nodes["feature_idx"]).astype(np.int8))
-        parts["threshold"].append(np.where(leaf, 0.0, nodes["num_threshold"]).astype(np.float32))
-        parts["left"].append((np.where(leaf, own, nodes["left"]) + count).astype(np.int16))
-        parts["right"].append((np.where(leaf, own, nodes["right"]) + count).astype(np.int16))
-        parts["value"].append(np.where(leaf, nodes["value"], 0.0).astype(np.float32))
-        count += len(nodes)
-    arrays = {name: np.concatenate(values) for name, values in parts.items()}
-    start = np.float64(model._baseline_prediction.item())
-    return {"start": start, "spread": spread, "roots": np.array(roots, np.int16), **arrays}
 
 
 def fit() -> None:
@@ -91,37 +78,40 @@ def fit() -> None:
     if cells[cells.kind == "images"]["set"].nunique() < IMAGE_SETS:
         raise SystemExit("the summaries lack sets of images, and a fit would be worse: run cells with PYRITE_DATA set")
     told = cells[cells.can_tell].reset_index(drop=True)
-    inputs, rate, differ = told[list(FEATURES)].to_numpy(), told.rate.to_numpy(), told["differ"].to_numpy() ** 2
-    count, weight = np.exp(told["samples"].to_numpy()), weights(told)
-    lower = np.minimum(told["fit 1"].to_numpy() ** 2, differ)
-    # Absolute errors of the part of the way from the lower to the upper bound, times the way, are those of the rate.
-    part, way = np.clip((rate - lower) / np.maximum(differ - lower, 1e-3), -1, 1), np.maximum(differ - lower, 0.005)
-    found = between(lower, differ, left_out(150, inputs, part, weight * way, told), count)
-    with_rate = np.column_stack([inputs, np.sqrt(found)])
-    unit_of = np.log(np.abs(rate - found) + 0.01)
-    unit = np.exp(left_out(80, with_rate, unit_of, weight, told))
-    ends = ends_of((rate - found) / unit, told)
-    low = np.maximum(found + ends[0] * unit, 0)
-    high = np.minimum(found + ends[1] * unit, differ + 0.01 + 2 * np.sqrt(differ * (1 - differ) / count))
-    told = told.assign(found=found, low=np.minimum(low, found), high=np.maximum(high, found))
-    best = np.array([best_slope(row.cell, row.found) for row in told.itertuples()])
-    told["slope"] = np.exp(left_out(80, with_rate, best, weight, told))
-    shipped: dict[str, Any] = {"ends": ends}
-    targets = (
-        ("part", 150, inputs, part, weight * way),
-        ("error", 80, with_rate, unit_of, weight),
-        ("slope", 80, with_rate, best, weight),
-    )
-    for name, iterations, table, target, counting in targets:
-        use = np.isfinite(target)
-        model = trees(iterations).fit(table[use], target[use], counting[use])
-        shipped |= {f"{name}_{key}": value for key, value in packed(model, table.std(0)).items()}
+    told, shipped = regressions(told)
     np.savez_compressed(SHIPPED, **shipped)
     told = told.join(pd.DataFrame([judge(row.cell, row.found, row.slope) for row in told.itertuples()]))
     results = report(told, int((~cells.can_tell).sum()))
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     print_tables(results)
     draw(told[told.half == "kept aside"])
+
+
+def regressions(told: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The cells with what is found of them when their set is left out, and the regressions fitted to all of them."""
+    inputs, rate, upper = told[list(FEATURES)].to_numpy(), told.rate.to_numpy(), told["differ"].to_numpy() ** 2
+    lower = np.minimum(told["fit 1"].to_numpy() ** 2, upper)
+    weight = 1 + rate  # without it high rates are underestimated by more
+    way, target = weight * (upper - lower), weight * (rate - lower)
+    found = between(lower, upper, left_out(inputs, target, told, way), told.samples.to_numpy())
+    errors, after = np.log(np.abs(rate - found) + LEAST), with_rate(inputs, lower, upper, found)
+    unit = np.exp(left_out(after, errors, told))
+    ends = ends_of((rate - found) / unit, told)
+    low, high = (np.clip(found + end * unit, 0, 1) for end in ends)
+    told = told.assign(found=found, low=np.minimum(low, found), high=np.maximum(high, found))
+    best = np.array([best_slope(row.cell, row.found) for row in told.itertuples()])
+    told["slope"] = np.exp(left_out(after, best, told))
+    of_part, of_error, use = basis_of(inputs), basis_of(after), np.isfinite(best)
+    coefficients = {
+        "part": median_regression(of_part(inputs) * way[:, None], target),
+        "error": np.column_stack([
+            median_regression(of_error(after), errors),
+            median_regression(of_error(after[use]), best[use]),
+        ]),
+    }  # fmt: skip
+    bases = {f"{name}_{key}": value for name, basis in (("part", of_part), ("error", of_error))
+             for key, value in basis._asdict().items()}  # fmt: skip
+    return told, bases | coefficients | {"ends": ends}
 
 
 def ends_of(errors: Any, cells: pd.DataFrame) -> Any:

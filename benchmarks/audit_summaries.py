@@ -110,7 +110,8 @@ def read_summaries() -> pd.DataFrame:
         kind = "overlap" if name.startswith(OVERLAPPING) else "images" if name.startswith(IMAGES) else "tables"
         half = "chosen on" if seed_of("half", group_of(name)) % 2 == 0 else "kept aside"
         what = {"cell": Cell(np.interp(at, POINTS, table["odds"][place]), wrong), "set": name, "group": group_of(name)}
-        what |= {"kind": kind, "half": half, "model": model, "noise": noise, "rate": float(wrong.mean())}
+        what |= {"kind": kind, "half": half, "model": model, "noise": noise}
+        what |= {"rate": float(wrong.mean()), "samples": samples}
         what |= dict(zip(NUMBERS, table["numbers"][place].astype(np.float64).tolist(), strict=True))
         rows.append(what | {"can_tell": bool(table["can_tell"][place])})
     return pd.DataFrame(rows).join(pd.DataFrame(table["features"].astype(np.float64), columns=list(FEATURES)))
