@@ -91,7 +91,7 @@ def regressions(told: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The cells with what is found of them when their set is left out, and the regressions fitted to all of them."""
     inputs, rate, upper = told[list(FEATURES)].to_numpy(), told.rate.to_numpy(), told["differ"].to_numpy() ** 2
     lower = np.minimum(told["fit 1"].to_numpy() ** 2, upper)
-    weight = 1 + rate  # without it high rates are underestimated by more
+    weight = 1 + rate / 4  # without it high rates are underestimated by more
     way, target = weight * (upper - lower), weight * (rate - lower)
     found = between(lower, upper, left_out(inputs, target, told, way), told.samples.to_numpy())
     errors, after = np.log(np.abs(rate - found) + LEAST), with_rate(inputs, lower, upper, found)
