@@ -205,6 +205,8 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
         zone = getattr(dtype, "tz", None) or getattr(getattr(dtype, "pyarrow_dtype", None), "tz", None)
         return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[us]")
     if types.is_timedelta64_dtype(dtype) or getattr(dtype, "kind", "") == "m":  # the latter of Arrow
+        arrow = getattr(dtype, "pyarrow_dtype", None)  # of such durations, pandas 2.1 has no seconds
+        series = series if arrow is None else series.astype(f"m8[{arrow.unit}]")
         return "number", series.dt.total_seconds().to_numpy(np.float64, na_value=np.nan)
     values = np.asarray(series.to_numpy(dtype=object))
     missing, found = np.asarray(pandas.isna(values), bool), types.infer_dtype(values, skipna=True)

@@ -121,7 +121,7 @@ def joined_groups(*groups: Labels, pairs: npt.NDArray[np.int64] | None = None) -
         order = np.argsort(numbers, kind="stable")
         same = numbers[order][1:] == numbers[order][:-1]
         found.append(np.stack([order[:-1][same], order[1:][same]], 1))
-    rows, columns = np.concatenate(found).T
+    rows, columns = np.concatenate(found).T.astype(np.int32)  # the graphs of scipy 1.11 cannot have larger numbers
     graph = coo_array((np.ones(len(rows), bool), (rows, columns)), (count, count))
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
