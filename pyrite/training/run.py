@@ -116,8 +116,10 @@ class Run:
         accuracies = (self.history[epoch - 1]["validation_accuracy"] for epoch in (chosen, best, last))
         own, at_best, at_last = (f"{100 * accuracy:.1f} %" for accuracy in accuracies)
         if best != chosen:
-            return f"{name}, the last, {own} of held-out labels: the {at_best} of epoch {best} may be chance"
-        return f"{name} by held-out labels, {own}" + (f", to {at_last} of the last" if best < last else "")
+            more = f"epoch {best} predicts {at_best}, which is not significantly more"
+            return f"{name}, the last: it predicts {own} of held-out labels; {more}"
+        more = f"; the last epoch predicts {at_last}" if best < last else ""
+        return f"{name}, the best: it predicts {own} of held-out labels{more}"
 
     @property
     def _saved(self) -> Mapping[str, Any]:

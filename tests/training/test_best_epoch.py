@@ -205,10 +205,12 @@ def test_a_net_of_your_own_has_the_saved_weights(spoilt: tuple[pyrite.Run, Weigh
 def test_what_is_said(spoilt: tuple[pyrite.Run, Weights], tmp_path: Path) -> None:
     run = spoilt[0]
     own, last = (100 * run.history[epoch - 1]["validation_accuracy"] for epoch in (run.epoch, 10))
-    assert run.choice == f"epoch {run.epoch} of 10 by held-out labels, {own:.1f} %, to {last:.1f} % of the last"
+    said = f"epoch {run.epoch} of 10, the best: it predicts {own:.1f} % of held-out labels"
+    assert run.choice == f"{said}; the last epoch predicts {last:.1f} %"
     assert f"| saved | {run.choice} |" in model_card(run)
     short = pyrite.train("digits", out=tmp_path / "run", **SPOILT | {"epochs": 2})
-    assert short.choice == f"epoch 2 of 2 by held-out labels, {100 * short.history[1]['validation_accuracy']:.1f} %"
+    own = 100 * short.history[1]["validation_accuracy"]
+    assert short.choice == f"epoch 2 of 2, the best: it predicts {own:.1f} % of held-out labels"
 
 
 def test_the_last_is_saved_if_the_best_may_be_chance(tmp_path: Path) -> None:
@@ -217,8 +219,8 @@ def test_the_last_is_saved_if_the_best_may_be_chance(tmp_path: Path) -> None:
     assert run.epoch == 10 > best["epoch"]
     own = 100 * run.history[-1]["validation_accuracy"]
     assert run.choice == (
-        f"epoch 10 of 10, the last, {own:.1f} % of held-out labels: the {100 * best['validation_accuracy']:.1f} % of "
-        f"epoch {best['epoch']} may be chance"
+        f"epoch 10 of 10, the last: it predicts {own:.1f} % of held-out labels; epoch {best['epoch']} predicts "
+        f"{100 * best['validation_accuracy']:.1f} %, which is not significantly more"
     )
     assert not (run.path / "last.safetensors").exists()
 
