@@ -64,7 +64,7 @@ class Settings(TypedDict, total=False):
     lr: Annotated[float | str | None, Setting(
         "The learning rate; for 'pyrite tune' also a range: 'between(0.01, 1, log=True)'.", short=True)]
     minutes: Annotated[float | None, Gt(0), Setting(
-        "Length of training in minutes, in place of --epochs; longer runs use a wider default net.",
+        "Time limit of the command in minutes, in place of --epochs; longer runs use a wider default net.",
         short=True)]
     config: Annotated[str | os.PathLike[str] | None, Setting(
         "A TOML file of settings, such as a recipe.toml; flags override it.", short=True, group=_RUNNING)]
@@ -87,7 +87,7 @@ class Settings(TypedDict, total=False):
     annotator: Annotated[str | None, Setting(
         "The column that identifies the annotator, in a table with one row per label.", reads=True, group=_COLUMNS)]
     group: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the groups themselves
-        "The column of dependent samples, such as 'patient': whole groups are held out together.", reads=True,
+        "The column of groups of dependent samples, such as 'patient'; whole groups are held out.", reads=True,
         group=_COLUMNS)]
     features: Annotated[str | Features | None, Setting(
         "The encoder of samples, such as 'tfidf'; none for raw images or plain numbers.",
