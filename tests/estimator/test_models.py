@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -19,6 +20,11 @@ from sklearn.svm import LinearSVC
 import pyrite
 from pyrite import RobustClassifier
 from pyrite.estimator.mixture import Calibration, mixture_weights, why_doubtful
+
+WEIGHTED_FORESTS = pytest.mark.skipif(
+    tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9),
+    reason="scikit-learn before 1.9 draws the rows of a tree without their weights",
+)
 
 
 class Recorder(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -85,7 +91,7 @@ def test_rows_are_left_out_if_it_takes_no_weights(noisy_iris: tuple[Any, Any, An
     [
         LinearSVC(),
         KNeighborsClassifier(),
-        RandomForestClassifier(20),
+        pytest.param(RandomForestClassifier(20), marks=WEIGHTED_FORESTS),
         make_pipeline(StandardScaler(), LogisticRegression()),
         [GaussianNB(), LogisticRegression(max_iter=1000)],
     ],
