@@ -91,9 +91,9 @@ def test_a_file_for_other_data_is_caught(tmp_path: Path) -> None:
     short = cifar10n() | {"worse_label": WORSE[:-1]}
     with pytest.raises(ValueError, match="worse_label has 299 labels, but the data has 300"):
         pyrite.corrupt(CLEAN, Human(written(tmp_path, ".pt", short), "worse_label"))
-    with pytest.raises(ValueError, match="worse_label is 19 at index 0, but there are 10 classes"):
+    with pytest.raises(ValueError, match="worse_label: label 19 at index 0, but there are 10 classes"):
         pyrite.corrupt(CLEAN, Human(written(tmp_path, ".pt", cifar10n() | {"worse_label": WORSE + 12}), "worse_label"))
-    with pytest.raises(ValueError, match="worse_label is -1 at index 0"):
+    with pytest.raises(ValueError, match="worse_label: label -1 at index 0"):
         pyrite.corrupt(
             CLEAN, Human(written(tmp_path, ".pt", cifar10n() | {"worse_label": WORSE * 0 - 1}), "worse_label")
         )
