@@ -43,7 +43,7 @@ bench: .venv/.dev
 	$(BIN)/python -m benchmarks.meta
 	$(BIN)/python -m benchmarks.growth
 
-# The site, in `site`; opens from the disk. NOTEBOOKS=false leaves out the notebooks, which are executed otherwise.
+# The site, in `site`; opens from the disk, without the search. NOTEBOOKS=false leaves out the notebooks, which are executed otherwise.
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
