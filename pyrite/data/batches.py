@@ -132,9 +132,9 @@ class Batches:
             self._scale, self._shift = (torch.from_numpy(a).to(self.device) for a in affine)
             self._crop_size = None if augment is None else augment.size(inputs.shape[2], inputs.shape[3])
         elif augment is not None:
-            raise PyriteError("augment crops images; these are features")
+            raise PyriteError("augment crops images, but the samples are features: omit it")
         elif growth is not None:
-            raise PyriteError("growth changes the size of images; these are features")
+            raise PyriteError("growth changes the size of images, but the samples are features: omit it")
         if not len(self):
             raise PyriteError(
                 f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"

@@ -73,7 +73,7 @@ class Config:
     def __init__(self, values: Mapping[str, Any]) -> None:
         for name in values:
             if name not in SETTINGS:
-                raise PyriteError(f"a recipe has no {name!r}: {nearest(name, SETTINGS)}")
+                raise PyriteError(f"unknown setting {name!r}: {nearest(name, SETTINGS)}")
         checked: dict[str, Any] = {}
         for name, setting in SETTINGS.items():
             value = values.get(name, "" if setting.spec else None)
@@ -223,7 +223,7 @@ def given_settings(settings: Settings) -> dict[str, Any]:
             source["optimiser"] = source.pop("optimizer")
         for name in source:
             if name not in SETTINGS and name not in SHORT:
-                raise PyriteError(f"a recipe has no {name!r}: {nearest(name, [*SETTINGS, *SHORT])}")
+                raise PyriteError(f"unknown setting {name!r}: {nearest(name, [*SETTINGS, *SHORT])}")
     if "iterations" in file:  # a recipe has the number of epochs too that follows from it
         file.pop("epochs", None)
     for group in (("epochs", "iterations", "minutes"), ("method", "loss")):

@@ -92,7 +92,7 @@ def test_what_trains_takes_the_keywords(function: Any) -> None:
 
 
 def test_a_name_that_is_no_setting() -> None:
-    with pytest.raises(ValueError, match="a recipe has no 'epoch': did you mean 'epochs'"):
+    with pytest.raises(ValueError, match="unknown setting 'epoch': did you mean 'epochs'"):
         pyrite.train("digits", epoch=3)  # type: ignore[call-arg]
 
 

@@ -174,7 +174,7 @@ def test_names_that_look_alike(tmp_path: Path) -> None:
         ({"seeds": 0}, "seeds is 0, but must be a whole number, 1 or more"),
         ({"seeds": True}, "seeds is True, but must be a whole number, 1 or more"),
         ({"methods": ["gcee"]}, "unknown method 'gcee': did you mean 'gce'"),
-        ({"epoch": 3}, "a recipe has no 'epoch': did you mean 'epochs'"),
+        ({"epoch": 3}, "unknown setting 'epoch': did you mean 'epochs'"),
     ],
 )
 def test_what_cannot_be_compared(options: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -367,7 +367,7 @@ def test_statistics_need_an_image(lazy, refused):
         ({"normalise": Statistics((0.5,), (1.0,))}, "1 means, the inputs have 3"),
         ({"augment": CropFlip(pad=0, crop=7)}, "crop is 7"),
         ({"augment": CropFlip(pad=6, edge="reflect")}, "pad is 6"),
-        ({"inputs": np.zeros((50, 4), np.float32), "augment": CropFlip()}, "these are features"),
+        ({"inputs": np.zeros((50, 4), np.float32), "augment": CropFlip()}, "the samples are features: omit it"),
     ],
 )
 def test_what_is_refused(refused, options, said):

@@ -53,5 +53,5 @@ def test_sides_rise_and_the_last_third_is_whole(first: float, epochs: int) -> No
 
 
 def test_features_do_not_grow() -> None:
-    with pytest.raises(ValueError, match="these are features"):
+    with pytest.raises(ValueError, match="the samples are features: omit it"):
         Batches(np.zeros((4, 3), np.float32), [0, 1, 0, 1], seed=0, growth=Growth(0.5, 3))

@@ -40,7 +40,7 @@ def test_one_run_has_one_name() -> None:
 
 
 def test_bad_settings_are_named() -> None:
-    with pytest.raises(ValueError, match="a recipe has no 'epoch'"):
+    with pytest.raises(ValueError, match="unknown setting 'epoch'"):
         Cell.make({"data": "digits", "epoch": 3})
     with pytest.raises(ValueError, match="method and loss"):
         Cell.make({"data": "digits", "loss": "ce", "method": "erm(ce)"})

@@ -141,8 +141,8 @@ def test_recipes_of_later_versions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"epoch": 3}, "a recipe has no 'epoch': did you mean 'epochs'"),
-        ({"qqqq": 3}, "a recipe has no 'qqqq': there are: accumulate, annotator"),
+        ({"epoch": 3}, "unknown setting 'epoch': did you mean 'epochs'"),
+        ({"qqqq": 3}, "unknown setting 'qqqq': there are: accumulate, annotator"),
         ({"epochs": "3"}, "epochs is '3': input should be a valid integer"),
         ({"epochs": 0}, "epochs is 0: input should be greater than or equal to 1"),
         ({"batch_size": 1.5}, "batch_size is 1.5"),

@@ -262,7 +262,7 @@ def test_data_and_nets_that_have_no_spelling(tmp_path: Path) -> None:
         ({"loss": "ce"}, "tune has no loss"),
         ({"resume": "runs/a"}, "tune has no resume"),
         ({"validation": 0.0}, "validation is 0, but the search needs held-out samples"),
-        ({"epoch": 3}, "a recipe has no 'epoch': did you mean 'epochs'"),
+        ({"epoch": 3}, "unknown setting 'epoch': did you mean 'epochs'"),
         ({"lr": "fast"}, "unknown range 'fast'"),
         ({"lr": "between(-1, 1)"}, "lr is -1.0, but must be a number, 0 or more"),
         ({"lr": 0.1, "optimiser": "sgd(lr=0.2)"}, "lr is given twice"),
