@@ -1,5 +1,6 @@
 """``pyrite.train``: what it measures, against the same worked out apart; what it takes and what it leaves."""
 
+import gc
 import json
 import os
 from dataclasses import replace
@@ -51,6 +52,25 @@ def test_a_validation_part_is_measured_if_nothing_is_held_out(tmp_path: Path) ->
     assert right < 0.2 < run.table["final_test_accuracy"]  # its labels are all wrong, and were not trained on
     held_out = pyrite.train(with_part, out=tmp_path / "held out", **SMALL | {"validation": 0.2})
     assert (held_out.labels["part"] == 1).sum() == 60
+
+
+@pytest.mark.parametrize("method", ["erm(ce)", "select(erm(ce), elr)", "co_teaching"])
+def test_nets_of_a_run_are_freed_when_it_ends(method: str, tmp_path: Path) -> None:
+    """Not when Python looks for cycles of references: several runs of large nets would be in memory until then."""
+    options: dict[str, Any] = {"method": method, "model": "mlp(hidden=[4])", "epochs": 2, "samples": 100}
+    pyrite.train("digits", out=tmp_path / "first", **options)  # what is made once stays
+
+    def layers() -> int:
+        return sum(issubclass(type(each), nn.Linear) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = layers()
+        pyrite.train("digits", out=tmp_path / "second", **options)
+        assert layers() == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("iterations", "epochs", "steps"), [(3, 1, 3), (7, 2, 4), (12, 2, 6), (13, 3, 5)])
