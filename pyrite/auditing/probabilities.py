@@ -86,7 +86,9 @@ def suspect_threshold(wrong: Floats) -> float:
     """
     ordered, expected = np.sort(wrong)[::-1], float(wrong.sum())
     f1 = np.cumsum(ordered)
-    f1 /= np.arange(1, len(ordered) + 1) + expected
+    counts = np.arange(1, len(ordered) + 1, dtype=np.float64)
+    counts += expected  # in place: with a million labels, every array counts
+    f1 /= counts
     best = ordered[f1.argmax()]
     at_rank = ordered[min(int(expected), len(ordered) - 1)] if expected > _NOTHING else 1.0
     threshold = float(max(best, min(_LOWEST_THRESHOLD, at_rank)))

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, ClassVar, Final, final, get_args
+from typing import Any, ClassVar, Final, TypeVar, cast, final, get_args
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,23 @@ CHECK_EVERY: Final = 50
 """Steps after which a device is read to find out whether all of them were finite."""
 
 FAULTS: Final = ("", "the loss is not finite", "the scores are not finite", "the gradient is not finite")
+_Result = TypeVar("_Result")
 AUTOCAST: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """A method of an object, without a reference to the object.
+
+    A cycle of references would keep the nets of a run in memory until Python collects cycles, many runs later.
+    """
+    reference = WeakMethod(method)
+
+    def call(*args: Any) -> _Result:
+        found = reference()
+        assert found is not None, "its object has ended"
+        return cast(_Result, found(*args))
+
+    return call
 
 
 class Stateful(nn.Module):

@@ -20,7 +20,7 @@ from pyrite.curves import CE, MAE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Cycle
-from pyrite.methods.learner import Learner
+from pyrite.methods.learner import Learner, weakly
 from pyrite.methods.meta_gradient import Passes, normalised_weights, per_sample, same_draws, theta_gradient
 from pyrite.methods.method import ERM, Context, MetaSet, Method, PerSampleLoss, Step, Trainer
 from pyrite.methods.trainer import Pass
@@ -238,7 +238,7 @@ class MetaWeightTrainer(MetaTrainer):
         self.skipped: int | Tensor = 0
         self.surplus: float | Tensor = 0.0  # of the meta batches of the epoch: confidence minus hits, and samples
         self.seen: float | Tensor = 0.0
-        self.through.meta_loss = self._measured
+        self.through.meta_loss = weakly(self._measured)
         self.past: Tensor | None = None  # the weights of the weight network after every epoch
 
     def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:

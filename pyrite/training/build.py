@@ -7,8 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast, final
-from weakref import WeakMethod
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from pyrite.errors import PyriteError
 from pyrite.features import state_bytes
 from pyrite.files import npz_bytes
 from pyrite.methods import Context, Learner, Trainer
+from pyrite.methods.learner import weakly
 from pyrite.models import Architecture, build_model, reinitialised
 from pyrite.processes import broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
@@ -29,7 +29,6 @@ from pyrite.training.prepare import add_noise, apply_corrections, encode, find_c
 from pyrite.training.record import Record
 
 _WHITENED: Final = 2048  # inputs that a net may use before training, for whitening
-_Maker = Callable[[int, int], Learner]
 _NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
@@ -64,12 +63,9 @@ class Training:
         self._initial = deepcopy(self._first.state_dict()) if isinstance(net, nn.Module) else None
         self._first_is_new = True
         self.batches, meta, held_out, test = self._make_batches()
-        # Weak, because a cycle would keep the nets of a run in memory until Python collects cycles, many runs later.
-        make = WeakMethod(self._make_learner)
         self.trainer = config.method.start(
             Context(
-                self.batches, lambda *numbers: cast(_Maker, make())(*numbers),
-                epochs=config.epochs, classes=len(data.classes), meta=meta,
+                self.batches, weakly(self._make_learner), epochs=config.epochs, classes=len(data.classes), meta=meta,
                 noise_matrix=self._noise_matrix, held_out=held_out, soft_labels=self._soft_labels,
                 groups=lambda: job.data.kept_together,
             )
