@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar, cast, final, get_args
+from typing import Any, ClassVar, Final, TypeVar, final, get_args
 from weakref import WeakMethod
 
 import torch
@@ -33,7 +33,7 @@ def weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:
     def call(*args: Any) -> _Result:
         found = reference()
         assert found is not None, "its object has ended"
-        return cast(_Result, found(*args))
+        return found(*args)
 
     return call
 
