@@ -54,10 +54,10 @@ def test_a_validation_part_is_measured_if_nothing_is_held_out(tmp_path: Path) ->
     assert (held_out.labels["part"] == 1).sum() == 60
 
 
-@pytest.mark.parametrize("method", ["erm(ce)", "select(erm(ce), elr)", "co_teaching", "meta_weight(mae, size=50)"])
+@pytest.mark.parametrize("method", ["erm(ce)", "select(erm(ce), elr)", "co_teaching", "meta_weight(mae, size=128)"])
 def test_nets_of_a_run_are_freed_when_it_ends(method: str, tmp_path: Path) -> None:
     """Not when Python looks for cycles of references: several runs of large nets would be in memory until then."""
-    options: dict[str, Any] = {"method": method, "model": "mlp(hidden=[4])", "epochs": 2, "samples": 100}
+    options: dict[str, Any] = {"method": method, "model": "mlp(hidden=[4])", "epochs": 2, "samples": 400}
     pyrite.train("digits", out=tmp_path / "first", **options)  # what is made once stays
 
     def layers() -> int:
