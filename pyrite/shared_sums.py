@@ -23,7 +23,7 @@ from torch import Tensor
 __all__ = ["SharedSums", "shared_sums"]
 
 _FOLDER: Final = Path("/dev/shm")  # nosec B108
-_SLOT: Final = 1 << 22  # bytes of a value; larger ones take gloo no longer
+_SLOT: Final = 1 << 22  # bytes of a value; containers often limit all of /dev/shm to 64 MiB
 _POLL: Final = 0.02  # seconds after which a process that waits sleeps in between
 _PAUSE: Final = 0.001
 _ORDERED: Final = ("x86_64", "AMD64")  # processors on which other cores see stores in the order in which they were made

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 _Names = Mapping[str, Callable[..., Any]]
-_signature: Callable[[Any], inspect.Signature] = cache(inspect.signature)  # takes as long as the rest of writing
+_signature: Callable[[Any], inspect.Signature] = cache(inspect.signature)  # which inspect makes anew each time
 _LITERAL = (type(None), bool, int, float, str, list, tuple)
 
 

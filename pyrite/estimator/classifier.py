@@ -109,7 +109,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """Train on rows of features, images of shape (N, C, H, W), a data frame, a list of texts, or a data set.
 
         The columns of a frame may be numbers with gaps, truth values, categories, dates or texts. A ``Dataset`` or
-        ``DataLoader`` of PyTorch or a ``Dataset`` of Hugging Face has its own labels, in place of ``y``.
+        ``DataLoader`` of PyTorch or a ``Dataset`` of Hugging Face has its own labels, in place of ``y``; if the name of
+        their column cannot be guessed, ``y`` is this name.
         """
         check_order(X, y, "y")
         check_order(X, sample_weight, "sample_weight")

@@ -73,3 +73,16 @@ def test_an_index_in_another_order_is_refused(frame: pandas.DataFrame, what: str
     given[what] = given[what].sample(frac=1, random_state=0)
     with pytest.raises(pyrite.PyriteError, match=f"{what} has the same index as the samples, but in another order"):
         pyrite.RobustClassifier(**QUICK).fit(frame.drop(columns="kind"), **given)
+
+
+def test_the_label_column_of_a_hugging_face_data_set_is_named_by_y() -> None:
+    datasets = pytest.importorskip("datasets")
+    kind = np.arange(200) % 2
+    size = np.random.default_rng(0).normal(4 * kind, 1)
+    stars = np.array(["low", "high"])[kind]
+    data = datasets.Dataset.from_dict({"size": size.tolist(), "other": (-size).tolist(), "stars": stars.tolist()})
+    with pytest.raises(pyrite.PyriteError, match="name the label column"):
+        pyrite.RobustClassifier(**QUICK).fit(data)
+    classifier = pyrite.RobustClassifier(**QUICK).fit(data, "stars")
+    assert list(classifier.classes_) == ["high", "low"]
+    assert (classifier.predict(data.remove_columns("stars")) == stars).mean() > 0.9
