@@ -158,7 +158,7 @@ def audit(
     for one in scores if isinstance(scores, list | tuple) else (scores,):
         check_order(what, one, "scores")
     scores, names = named_scores(scores, classes)
-    what = numbered(what, names)
+    what = numbered(what, names, ordered=classes is not None)
     samples = None if data is None else _samples_beside(data, what, names)
     columns = columns if samples is None else with_metadata(columns_of(samples), columns, samples)
     of_scores = audit_annotated if are_several(what) else audit_scores

@@ -113,7 +113,33 @@ def test_classes_that_are_called_by_numbers(names: list[Any], annotators: int) -
         with pytest.raises(pyrite.PyriteError, match="the label '0' is not one of the classes"):
             pyrite.audit(given, scores=scores, kind="logits")
     if names == [7, 5, 10] and annotators == 1:  # none is a name
-        np.testing.assert_array_equal(pyrite.audit(given, scores=scores, kind="logits").labels, given)
+        ordered = pyrite.audit(given, scores=scores, kind="logits", classes=["7", "5", "10"])
+        np.testing.assert_array_equal(ordered.labels, given)
+
+
+@pytest.mark.parametrize("form", ["numbers", "texts", "annotators"])
+def test_numbers_of_classes_need_columns_in_a_known_order(form: str) -> None:
+    """Which class is 0, where columns are called dog, cat, emu? They are in the order of no encoder."""
+    true, names = np.arange(240) % 3, ["cat", "dog", "emu"]
+    scores = pd.DataFrame(4 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(240, 3)), columns=names)
+    labels: Any = {"numbers": true, "texts": true.astype(str), "annotators": np.stack([true, (true + (np.arange(240) % 9 == 0)) % 3], 1)}[form]
+    expected = pyrite.audit(labels, scores=scores, kind="logits")
+    swapped = scores[["dog", "cat", "emu"]]
+    with pytest.raises(pyrite.PyriteError, match="the columns of the scores are not in alphabetical order"):
+        pyrite.audit(labels, scores=swapped, kind="logits")
+    found = pyrite.audit(labels, scores=swapped, kind="logits", classes=names)
+    np.testing.assert_array_equal(found.wrong_probability, expected.wrong_probability)
+
+
+def test_labels_that_are_truth_values_are_names() -> None:
+    true = np.arange(240) % 2
+    scores = 4 * np.eye(2)[true] + np.random.default_rng(0).normal(size=(240, 2))
+    expected = pyrite.audit(true == 1, scores=scores, kind="logits", classes=["False", "True"])
+    found = pyrite.audit(true == 1, scores=scores[:, ::-1], kind="logits", classes=["True", "False"])
+    np.testing.assert_allclose(found.wrong_probability, expected.wrong_probability)
+    whole = pd.DataFrame(scores, columns=["0", "1"])[["1", "0"]]
+    floats = pyrite.audit(true.astype(float), scores=whole, kind="logits")
+    np.testing.assert_allclose(floats.wrong_probability, expected.wrong_probability)
 
 
 def rows() -> tuple[Any, Any, Any]:

@@ -1,5 +1,6 @@
 """Scores of models as a user passes them: checks, log-probabilities in one scale, several models as one table."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Literal, get_args
@@ -196,29 +197,34 @@ def _class_columns(scores: object) -> list[str]:
     return [name for name in names or () if name not in _UNNAMED]
 
 
-def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
+def numbered(labels: Any, classes: Sequence[str] | None, *, ordered: bool = True) -> Any:
     """Labels that are texts as numbers of the classes; others as they are, also those of several annotators.
 
-    Where the names of classes are whole numbers, labels that are some of them are names too.
+    Where the names of classes are whole numbers or truth values, labels that are some of them are names too. Other
+    numbers need classes that are ``ordered`` by the caller, or alphabetically.
     """
     number = {str(name).removesuffix(".0"): place for place, name in enumerate(classes or ())}
     of_numbers, several = bool(number) and all(map(str.isdecimal, number)), are_several(labels)
-    if of_numbers and not several and (values := to_array(labels, "labels")).dtype.kind in "iu":
-        labels = values.astype(str)
+    if not several and (of_numbers or number.keys() == {"True", "False"}):
+        values = to_array(labels, "labels")
+        if values.dtype.kind == "f" and of_numbers and (values % 1 == 0).all():
+            values = values.astype(np.int64)
+        labels = values.astype(str) if values.dtype.kind in ("iu" if of_numbers else "b") else labels
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuf" and not (of_numbers and several):
-        return labels
+        return labels if ordered else _alphabetical(labels, classes)
     cells = annotation_cells(labels)[0] if several else labels
     texts = np.asarray(cells, object)
     known = {value for value in texts.ravel().tolist() if isinstance(value, str) and value != ""}
     if not known or (several and classes is None):
-        return labels
+        return labels if ordered else _alphabetical(labels, classes)
     for row, text in enumerate(() if several else map(str, texts)):
         if is_missing(text) and text not in number:
             raise PyriteError(f"the label at index {row} is missing: leave out samples without a label")
     if not number or not known <= number.keys():
         positions = not (of_numbers and known & number.keys())
         if positions and all(text.isascii() and text.isdecimal() for text in known):
-            return labels if several else np.array([int(text) for text in texts.tolist()], np.int64)
+            found = labels if several else np.array([int(text) for text in texts.tolist()], np.int64)
+            return found if ordered else _alphabetical(found, classes)
         strange = min(known - number.keys())
         if classes is None:
             raise PyriteError(
@@ -230,6 +236,17 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
         rows = [[number.get(cell, -1) for cell in row] for row in cells.tolist()]
         return DataFrame(rows, columns=list(names))
     return np.array([number[str(value)] for value in texts.tolist()], np.int64)
+
+
+def _alphabetical(labels: Any, classes: Sequence[str] | None) -> Any:
+    """Labels that are numbers, if the classes are in an order in which encoders number them; else a PyriteError."""
+    names = [*map(str, classes or ())]
+    if names not in (sorted(names), sorted(names, key=lambda name: [f"{one:0>20}" for one in re.split(r"(\d+)", name)])):
+        raise PyriteError(
+            f"labels are numbers, but the columns of the scores are not in alphabetical order, {listed(names)}: pass "
+            "the class names in the order of the numbers as classes"
+        )
+    return labels
 
 
 def check_labels(labels: object) -> Ints:
