@@ -64,7 +64,7 @@ def _print_reading(data: "Dataset", source: str, as_json: bool) -> None:
         classes = dict(zip(data.classes, shares.tolist(), strict=True))
         columns = [one._asdict() for one in data.reading]
         return print_json(
-            {"samples": len(data), "label": data.label, "classes": classes, "columns": columns, "notes": data.notes}
+            {"samples": len(data), "label": data.label, "classes": classes, "columns": columns, "notes": data.warnings}
         )
     named = [f"{data.classes[place]} {100 * shares[place]:.0f} %" for place in np.argsort(-shares)[:6]]
     more = f" and {len(data.classes) - 6} more" if len(data.classes) > 6 else ""
@@ -73,6 +73,6 @@ def _print_reading(data: "Dataset", source: str, as_json: bool) -> None:
     if data.reading:
         table = reading_table(data.reading, len(data))
         print_table(table.headings, table.rows, left=len(table.headings))
-    for note in data.notes:
+    for note in data.warnings:
         if not note.endswith("left out"):  # the table has it
             echo(note)

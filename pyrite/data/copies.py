@@ -33,6 +33,8 @@ _RARE: Final = 50  # texts with a word that is rare
 _SIMILAR: Final = 0.8  # the cosine of the words of texts that are near copies
 _MOST: Final = 200_000  # samples; among more, only equal ones are found
 
+_REPEATED: Final = 0.01  # of a test part, beyond what is usual in the training part, is worth a warning
+
 _TOGETHER: Final = 1000  # images that are reduced at once
 _PIECE: Final = 1 << 14  # bytes of each end of an image file, where all of them would take minutes to read
 
@@ -60,15 +62,7 @@ def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | npt
         yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
         for index, name in enumerate(inputs.names):
             yield b"" if whole_files else name.encode("utf-8", "surrogatepass")
-            try:
-                with inputs.path(index).open("rb") as file:
-                    yield file.read(-1 if whole_files else _PIECE)
-                    if not whole_files:
-                        size = file.seek(0, 2)
-                        file.seek(max(_PIECE, size - _PIECE))
-                        yield str(size).encode() + file.read()
-            except OSError:
-                yield b""
+            yield from _file(inputs, index, whole_files) or (b"",)
     else:
         yield f"{inputs.dtype} {inputs.shape[1:]}".encode()
         yield inputs
@@ -99,19 +93,42 @@ def copy_groups(inputs: Inputs) -> Labels:
         pairs = _similar(inputs.texts())
     elif count <= _MOST:
         pairs = _near(_points(inputs), tabular=inputs.ndim == 2)
-    if isinstance(inputs, Records):
-        rows = map(inputs.cells, range(count))
-        # Of texts, the words count; emojis are none.
-        keys = [hash((inputs.is_text and (*re.findall(r"\w+", " ".join(row).casefold()),)) or row) for row in rows]
-    elif isinstance(inputs, LazyImages):
-        keys = [hash(_file(inputs, row)) for row in range(count)]
-    else:
-        zero = np.zeros((), inputs.dtype)  # −0.0 + 0.0 is 0.0
-        keys = [hash((row + zero).tobytes()) for row in inputs]
-    alike = joined_groups(np.array(keys, np.int64), pairs=pairs)
+    alike = joined_groups(_keys(inputs), pairs=pairs)
     common = np.bincount(alike)[alike] >= COMMON
     alike = np.where(common, alike.max() + 1 + np.arange(count), alike)
     return np.asarray(np.unique(alike, return_inverse=True)[1], np.int64)
+
+
+def _keys(inputs: Inputs, *, whole_files: bool = True) -> Labels:
+    """A number for every sample, the same for equal ones; ``whole_files`` as for ``content``."""
+    if isinstance(inputs, Records):
+        rows = map(inputs.cells, range(len(inputs)))
+        # Of texts, the words count; emojis are none.
+        keys = [hash((inputs.is_text and (*re.findall(r"\w+", " ".join(row).casefold()),)) or row) for row in rows]
+    elif isinstance(inputs, LazyImages):
+        keys = [hash(_file(inputs, row, whole_files) or str(inputs.path(row))) for row in range(len(inputs))]
+    else:
+        zero = np.zeros((), inputs.dtype)  # −0.0 + 0.0 is 0.0
+        keys = [hash((row + zero).tobytes()) for row in inputs]
+    return np.array(keys, np.int64)
+
+
+def repeats(data: "Dataset") -> list[str]:
+    """A sentence for each part to test or validate on that repeats more training samples than those repeat each other,
+    as independent samples would."""
+    parts = {name: part for name, part in (("test", data.test), ("validation", data.validation)) if part is not None}
+    if not parts:
+        return []
+    keys = _keys(data.inputs, whole_files=False)
+    _, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    usual = float((counts[places] > 1).mean()) + _REPEATED
+    found = {name: int(np.isin(_keys(part.inputs, whole_files=False), keys).sum()) for name, part in parts.items()}
+    return [
+        f"{count:,} of {len(parts[name]):,} samples of the {name} part are training samples too: results on them are not "
+        "out of sample"
+        for name, count in found.items()
+        if count > usual * len(parts[name])
+    ]
 
 
 def joined_groups(*groups: Labels, pairs: npt.NDArray[np.int64] | None = None) -> Labels:
@@ -126,11 +143,17 @@ def joined_groups(*groups: Labels, pairs: npt.NDArray[np.int64] | None = None) -
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 
-def _file(inputs: LazyImages, row: int) -> bytes:
+def _file(inputs: LazyImages, row: int, whole: bool) -> tuple[bytes, ...]:
+    """An image file, or both of its ends and its size; nothing if it cannot be read."""
     try:
-        return inputs.path(row).read_bytes()
+        with inputs.path(row).open("rb") as file:
+            if whole:
+                return (file.read(),)
+            start, size = file.read(_PIECE), file.seek(0, 2)
+            file.seek(max(_PIECE, size - _PIECE))
+            return start, str(size).encode() + file.read()
     except OSError:
-        return str(inputs.path(row)).encode()
+        return ()
 
 
 def _points(inputs: Inputs) -> npt.NDArray[np.float64]:

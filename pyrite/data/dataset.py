@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.arrays import check_below
-from pyrite.data.copies import copy_groups, joined_groups
+from pyrite.data.copies import copy_groups, joined_groups, repeats
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Kind, Records, Schema, kind_of
 from pyrite.errors import PyriteError
@@ -157,6 +157,11 @@ class Dataset:
     def copies(self) -> Labels:
         """The same number for copies and near copies of a sample."""
         return copy_groups(self.inputs)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes, and sentences about training samples in other parts."""
+        return (*self.notes, *repeats(self))
 
     @cached_property
     def kept_together(self) -> Labels:

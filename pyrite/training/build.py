@@ -80,7 +80,7 @@ class Training:
         raw, scale = job.data, self.scale
         self.facts = {
             "classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std,
-            **self._counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums,
+            **self._counts, "inputs": describe(raw), "notes": raw.warnings, "checksums": self.checksums,
         }  # fmt: skip
 
     def _prepare(self, folder: Path | None, progress: bool) -> None:

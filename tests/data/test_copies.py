@@ -1,5 +1,6 @@
 """Copies, near copies and groups: found among real samples and made ones, and never on both sides of a split."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,30 @@ def noisy_table(copies: int) -> pd.DataFrame:
 def test_copies_do_not_hide_wrong_labels(tmp_path: Path) -> None:
     found = [pyrite.audit(noisy_table(copies), epochs=15, out=tmp_path / str(copies)) for copies in (1, 4)]
     assert found[1].noise_rate == pytest.approx(found[0].noise_rate, abs=0.03)
+
+
+def test_a_test_part_that_repeats_training_samples(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows, few = random.normal(size=(200, 3)), random.integers(0, 2, size=(200, 3)).astype(float)
+    labels = np.arange(200) % 2
+
+    def found(inputs: Any, train: slice, test: slice) -> tuple[str, ...]:
+        parts = {name: (inputs[some], labels[some]) for name, some in (("train", train), ("test", test))}
+        return pyrite.data.load(parts).warnings
+
+    assert found(rows, slice(150), slice(150, 200)) == ()
+    assert found(few, slice(150), slice(150, 200)) == ()  # independent rows of three bits repeat
+    assert "50 of 50 samples of the test part are training samples too" in found(rows, slice(200), slice(150, 200))[0]
+    sentence = "10 of 60 samples of the test part are training samples too: results on them are not out of sample"
+    assert found(sentences(200), slice(150), slice(140, 200)) == (sentence,)
+    pd.DataFrame(rows).assign(label=labels).to_csv(tmp_path / "a.csv", index=False)
+    path = tmp_path / "a.csv"
+    run = pyrite.train(f'csv("{path}", test="{path}")', epochs=1, out=tmp_path / "run", progress=False)
+    assert "200 of 200 samples of the test part" in run.facts["notes"][0]
+    assert "200 of 200 samples of the test part" in pyrite.audit(run).warnings[0]
+    for number, place in enumerate(product(("train", "test"), labels[:10])):
+        file = tmp_path / "images" / place[0] / f"class {place[1]}" / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((40, 40), 10 * (number % 10), np.uint8)).save(file)
+    for lazy in (True, False):
+        assert "10 of 10" in pyrite.data.load(str(tmp_path / "images"), lazy=lazy).warnings[0]
