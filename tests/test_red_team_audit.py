@@ -122,7 +122,11 @@ def test_numbers_of_classes_need_columns_in_a_known_order(form: str) -> None:
     """Which class is 0, where columns are called dog, cat, emu? They are in the order of no encoder."""
     true, names = np.arange(240) % 3, ["cat", "dog", "emu"]
     scores = pd.DataFrame(4 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(240, 3)), columns=names)
-    labels: Any = {"numbers": true, "texts": true.astype(str), "annotators": np.stack([true, (true + (np.arange(240) % 9 == 0)) % 3], 1)}[form]
+    labels: Any = {
+        "numbers": true,
+        "texts": true.astype(str),
+        "annotators": np.stack([true, (true + (np.arange(240) % 9 == 0)) % 3], 1),
+    }[form]
     expected = pyrite.audit(labels, scores=scores, kind="logits")
     swapped = scores[["dog", "cat", "emu"]]
     with pytest.raises(pyrite.PyriteError, match="the columns of the scores are not in alphabetical order"):

@@ -241,7 +241,10 @@ def numbered(labels: Any, classes: Sequence[str] | None, *, ordered: bool = True
 def _alphabetical(labels: Any, classes: Sequence[str] | None) -> Any:
     """Labels that are numbers, if the classes are in an order in which encoders number them; else a PyriteError."""
     names = [*map(str, classes or ())]
-    if names not in (sorted(names), sorted(names, key=lambda name: [f"{one:0>20}" for one in re.split(r"(\d+)", name)])):
+    if names not in (
+        sorted(names),
+        sorted(names, key=lambda name: [f"{one:0>20}" for one in re.split(r"(\d+)", name)]),
+    ):
         raise PyriteError(
             f"labels are numbers, but the columns of the scores are not in alphabetical order, {listed(names)}: pass "
             "the class names in the order of the numbers as classes"

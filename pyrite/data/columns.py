@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -155,6 +155,8 @@ def text_column(
     chosen = form if form in formats else formats[0] if len(formats) == 1 else ""
     if chosen:
         dates: dict[str, Any] = {cell: np.datetime64(_DATE_READERS[chosen](cell), "us") for cell in known}
+        if chosen == "iso" and len(zoned := {bool(_ISO.fullmatch(cell)[4]): cell for cell in reversed(known)}) > 1:  # type: ignore[index]
+            _refuse_zones(where(cells.tolist().index(zoned[False])))
         return Column(name, "date", np.array([dates.get(cell, "NaT") for cell in cells], "M8[us]")), chosen
     if kind == "date":
         _check_cells(cells, lambda cell: bool(date_formats([cell])), where, _NO_DATE)
@@ -223,7 +225,9 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
         return "number", _filled(known, missing, where)
     if found in ("date", "datetime", "datetime64"):
         dates = np.full(len(values), "NaT", "M8[us]")
-        zoned = (getattr(value, "tzinfo", None) is not None for value in known)
+        zoned = [getattr(value, "tzinfo", None) is not None for value in known]
+        if any(zoned) and not all(zoned):
+            _refuse_zones(where(int(np.flatnonzero(~missing)[zoned.index(False)])))
         dates[~missing] = [
             value.astimezone(UTC).replace(tzinfo=None) if zone else value
             for value, zone in zip(known, zoned, strict=True)
@@ -235,9 +239,22 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
                 f"{where(row)}: {type(values[row]).__name__} is neither a number, a date nor a text: leave the column "
                 "out with --ignore"
             )
+    truth = [isinstance(value, bool | np.bool_) for value in known]
+    if any(truth) and not any(isinstance(value, str) for value in known):
+        row = int(np.flatnonzero(~missing)[truth.index(True)])
+        raise PyriteError(
+            f"{where(row)}: {values[row]} is a truth value, but others of the column are numbers: use one type"
+        )
     texts = np.full(len(values), "", object)
     texts[~missing] = [str(value) for value in known]
     return ("category" if isinstance(dtype, pandas.CategoricalDtype) else "text"), texts
+
+
+def _refuse_zones(place: str) -> NoReturn:
+    raise PyriteError(
+        f"{place}: the time has no time zone, but others of the column have one: add it, or leave the column out with "
+        "--ignore"
+    )
 
 
 def as_text(kind: Kind, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

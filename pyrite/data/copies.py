@@ -124,8 +124,8 @@ def repeats(data: "Dataset") -> list[str]:
     usual = float((counts[places] > 1).mean()) + _REPEATED
     found = {name: int(np.isin(_keys(part.inputs, whole_files=False), keys).sum()) for name, part in parts.items()}
     return [
-        f"{count:,} of {len(parts[name]):,} samples of the {name} part are training samples too: results on them are not "
-        "out of sample"
+        f"{count:,} of {len(parts[name]):,} samples of the {name} part are training samples too: results on them "
+        "are not out of sample"
         for name, count in found.items()
         if count > usual * len(parts[name])
     ]

@@ -24,6 +24,7 @@ Pixels = npt.NDArray[np.uint8]
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # Pixels. Larger images are decoded by the thread that asks for them: memory that was freed stays with its thread.
 _LARGE = 2**24
+_TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # the number of Pillow's transposition by the orientation of EXIF
 _OF_16_BITS = ("PNG", "PPM")  # the formats whose pixels of mode "I" are whole numbers up to 65,535
 SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"))
 
@@ -85,17 +86,40 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
     wide_high = size[1], size[0]
     # A JPEG is decoded at a half, a quarter or an eighth of its size. At twice what is needed, the filter of resizing
     # decides the pixels, as it does for other formats: copies stay copies.
-    image.draft(None, (2 * wide_high[0], 2 * wide_high[1]))
+    wide, high = wide_high[::-1] if _is_turned(image) else wide_high
+    image.draft(None, (2 * wide, 2 * high))
+    image.load()  # after which TIFF is upright, and PNG has all of its chunks
+    turn = _TURNS.get(_orientation(image))
     if image.mode.startswith("I"):  # Pillow would clip 16 bits to 255 instead of scaling them
         image = PIL.Image.fromarray((np.asarray(image).clip(0, 65535).astype(np.uint16) >> 8).astype(np.uint8))
     if "transparency" in image.info:
         image = image.convert("RGBA")
     mode = "L" if channels == 1 else "RGB"
     image = image if image.mode == mode else image.convert(mode)
+    image = image if turn is None else image.transpose(PIL.Image.Transpose(turn))
     if image.size != wide_high:
         image = image.resize(wide_high) if warp else ImageOps.fit(image, wide_high)
     pixels = np.asarray(image, np.uint8)
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def header_of(image: "Image") -> Header:
+    """The header of an image of Pillow, upright."""
+    width, height = image.size[::-1] if _is_turned(image) else image.size
+    return Header(width, height, image.mode in ("1", "L") or image.mode[0] in "IF")
+
+
+def _is_turned(image: "Image") -> bool:
+    """Whether width and height are exchanged; not in a TIFF, which Pillow turns itself. No pixels are read."""
+    return image.format != "TIFF" and "exif" in image.info and _orientation(image) > 4
+
+
+def _orientation(image: "Image") -> int:
+    """How a camera was held, by EXIF; 1 is upright."""
+    try:
+        return int(image.getexif().get(0x0112, 1))
+    except Exception:  # damaged EXIF raises any; the pixels may be good
+        return 1
 
 
 def look_at(root: Path | Members, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:
@@ -105,7 +129,7 @@ def look_at(root: Path | Members, names: Sequence[str]) -> tuple[list[int], list
         try:
             with _opened(root / name) as image:
                 _check_mode(image)
-                return Header(image.width, image.height, image.mode in ("1", "L") or image.mode[0] in "IF")
+                return header_of(image)
         except ValueError as error:
             return Unreadable(str(root / name), str(error))
 
@@ -221,7 +245,8 @@ def _opened(path: Path | Member) -> Iterator["Image"]:
     if isinstance(path, Path) and not is_regular(path):  # opening a pipe would wait for ever
         raise PyriteError(f"{path}: no such file")
     try:
-        with Image.open(path if isinstance(path, Path) else path.open(), formats=FORMATS) as image:
+        # Not by its path: Pillow would map an uncompressed TIFF that is turned into memory with width for height.
+        with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
             most = Image.MAX_IMAGE_PIXELS
             if most is not None and image.width * image.height > most:
                 raise Image.DecompressionBombError(f"more than {most} pixels")

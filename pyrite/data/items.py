@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pyrite.checks import check_memory
 from pyrite.data.dataset import Samples, channels_last
 from pyrite.data.folders import common_size
-from pyrite.data.images import Header, to_pixels
+from pyrite.data.images import header_of, to_pixels
 from pyrite.data.records import Schema, listed, texts
 from pyrite.data.statistics import check_finite, to_features
 from pyrite.errors import PyriteError
@@ -20,7 +20,6 @@ LABEL_KEYS: Final = ("label", "labels", "target", "targets", "class", "y")
 _INPUT_KEYS: Final = ("image", "img", "pixel_values", "input", "inputs", "x", "features", "data", "text", "sentence")
 _SIZED: Final = 100  # images that are looked at for a common size
 _PROBED: Final = 16  # items after which generators are compared, to detect random transforms
-_GREY: Final = ("1", "L", "I;16", "I", "F")
 RANDOM: Final = (
     "reading the items draws random numbers, as random transforms do: each item was read once, with a fixed seed; for "
     "images that vary in every epoch leave the transform out and set augment"
@@ -191,7 +190,7 @@ class _Place:
         for index in np.linspace(0, count - 1, min(count, _SIZED)).astype(int).tolist():
             one = _split(items[index], keys, index)[0]
             if is_picture(one):
-                headers.append(Header(one.width, one.height, one.mode in _GREY))
+                headers.append(header_of(one))
         size = common_size(headers)
         self.shape = (1 if all(header.grey for header in headers) else 3, *size)
         if {(header.height, header.width) for header in headers} != {size}:

@@ -1,8 +1,14 @@
 """What a cell and a column of texts hold."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 
+import pyrite
 from pyrite.data.columns import category_or_text, decimal_mark, number, text_column
 
 
@@ -48,7 +54,7 @@ def test_the_decimal_mark_is_what_leaves_no_doubt(columns, mark):
         (["71.5 kg", "80 lb"], "category", "80 lb"),
         (["+49 137314696", "+49 30123456"], "category", "+49 30123456"),  # no thousands
         (["2020-02-03", "2021-12-31", "NA"], "date", np.datetime64("2021-12-31")),
-        (["2020-02-03 04:05:06", "2021-12-31T00:00:00Z"], "date", np.datetime64("2021-12-31")),
+        (["2020-02-03 04:05:06", "2021-12-31T00:00:00"], "date", np.datetime64("2021-12-31")),
         (["2020-02-03T04:05:06+02:00", "2021-12-31 23:00 -01:00"], "date", np.datetime64("2022-01-01")),
         (["03.02.2020", "31.12.2021 10:30"], "date", np.datetime64("2021-12-31T10:30")),
         (["3.2.2020", "4.5.2021"], "date", np.datetime64("2021-05-04")),  # points: the day comes first
@@ -72,3 +78,24 @@ def test_many_different_texts_are_no_categories():
     names = np.array([f"name {number}" for number in range(41)] * 10, object)
     assert category_or_text(names) == "text"
     assert category_or_text(names[:-1][:40]) == "category"
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_times_with_and_without_a_zone_in_one_column(place: int, tmp_path: Path) -> None:
+    """Which instants those without one are is a guess."""
+    times: list[Any] = [datetime(2020, 1, day, 12, tzinfo=UTC) for day in range(1, 5)]
+    times[place] = times[place].replace(tzinfo=None)
+    frame = pd.DataFrame({"seen": pd.Series(times, dtype=object), "label": list("abab")})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for source in (frame, str(tmp_path / "a.csv")):
+        with pytest.raises(pyrite.PyriteError, match=f"row {place + 1}.* the time has no time zone, but others"):
+            pyrite.data.load(source)
+
+
+@pytest.mark.parametrize("column", ["x", "label"])
+def test_truth_values_among_numbers(column: str) -> None:
+    """They were categories, and two classes: True and 1."""
+    frame = pd.DataFrame({"x": range(4), "label": range(4)}, dtype=object)
+    frame.loc[2, column] = True
+    with pytest.raises(pyrite.PyriteError, match=rf"row 3, column '{column}': True is a truth value, but others"):
+        pyrite.data.load(frame)
