@@ -62,9 +62,10 @@ class Settings(TypedDict, total=False):
     # fmt: off
     loss: Annotated[object, Setting("A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'.", short=True)]
     lr: Annotated[float | str | None, Setting(
-        "The learning rate; for 'pyrite tune' also a range: 'between(0.01, 1, log=True)'.", short=True)]
+        "The learning rate; in 'pyrite tune' also a range, such as 'between(0.01, 1, log=True)'.", short=True)]
     minutes: Annotated[float | None, Gt(0), Setting(
-        "Time limit of the command in minutes, in place of --epochs; longer runs use a wider default net.",
+        "Time limit of the command in minutes, in place of --epochs; 'compare' and 'tune' apply it to each run. Longer "
+        "runs use a wider default net.",
         short=True)]
     config: Annotated[str | os.PathLike[str] | None, Setting(
         "A TOML file of settings, such as a recipe.toml; flags override it.", short=True, group=_RUNNING)]
@@ -105,20 +106,21 @@ class Settings(TypedDict, total=False):
         "corrections, 'pyrite train' runs an audit first.", 0.0, group=_DATA)]
     model: Annotated[str | Model | None, Setting(
         "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model")]
-    epochs: Annotated[int | None, Ge(1), Setting("Number of passes over the data; 30, or 4 for a pretrained net.")]
+    epochs: Annotated[int | None, Ge(1), Setting(
+        "Number of passes over the data; by default 30, 4 for a pretrained net, and 10 to 30 for an audit.")]
     iterations: Annotated[int | None, Ge(1), Setting(
-        "Length of training in steps, in place of --epochs; an epoch can then be shorter.", group=_STEPS)]
+        "Number of training steps, in place of --epochs.", group=_STEPS)]
     batch_size: Annotated[int | None, Ge(1), Setting(
         "Samples per step, over all processes; 128, or 32 for a pretrained net.", group=_STEPS)]
     optimiser: Annotated[str | Optimiser | None, Setting(
         "The optimiser, such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum, or AdamW for a pretrained net.",
         spec="pyrite.training.optimisers:OPTIMISERS", group=_STEPS)]
-    optimizer: Annotated[str | Optimiser | None, Setting("The same as --optimiser.", short=True, group=_STEPS)]
+    optimizer: Annotated[str | Optimiser | None, Setting("Alias of --optimiser.", short=True, group=_STEPS)]
     schedule: Annotated[str | Schedule | None, Setting(
         "The learning-rate schedule, such as linear, cosine or 'steps(at=[40, 80])'.",
         spec="pyrite.training.optimisers:SCHEDULES", group=_STEPS)]
     clip: Annotated[float | None, Ge(0), Setting("Maximum norm of the gradient; 0 disables clipping.", group=_STEPS)]
-    accumulate: Annotated[int | None, Ge(1), Setting("Pass each batch through the net in this many pieces.", 1,
+    accumulate: Annotated[int | None, Ge(1), Setting("Number of pieces of a batch, whose gradients are accumulated.", 1,
         group=_STEPS)]
     augment: Annotated[str | CropFlip | None, Setting(
         "Augmentation, such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True,
@@ -127,21 +129,23 @@ class Settings(TypedDict, total=False):
         "Image size in the first epoch, as a fraction; it reaches 1 after two thirds of the run.",
         group=_IMAGES)]
     mirror: Annotated[bool | None, Setting(
-        "Average predictions of an image and its mirror image; the default if training mirrors images.", group=_IMAGES)]
+        "Average the predictions of an image and its mirror image; the default if training mirrors images.",
+        group=_IMAGES)]
     samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, stratified by class.",
         group=_DATA)]
-    validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction, with its given labels.",
+    validation: Annotated[float | None, Ge(0), Lt(1), Setting(
+        "Fraction of the training samples to hold out; they keep their given labels.",
         group=_DATA)]
     keep: Annotated[Literal["best", "last"] | None, Setting(
-        "best saves the best epoch by held-out labels, if it is significantly better; last saves the last one.",
+        "The epoch to save: best by held-out labels, if it is significantly better than the last, or last.",
         "best", group=_STEPS)]
     precision: Annotated[Precision | None, Setting(
         "float32, float64, bfloat16 or float16 (autocast); the default depends on the net and the processor.",
         group=_RUNNING)]
     compile: Annotated[bool | None, Setting("Compile the net with torch.compile.", False, group=_RUNNING)]
     checkpoint_every: Annotated[int | None, Ge(0), Setting(
-        "Also save a checkpoint after this many steps; 0 saves only after epochs.", 0, group=_RUNNING)]
-    seed: Annotated[int | None, Ge(0), Setting("The seed of all random numbers.", 0, group=_RUNNING)]
+        "Also save a checkpoint after this many steps; 0 saves only after each epoch.", 0, group=_RUNNING)]
+    seed: Annotated[int | None, Ge(0), Setting("Seed of all random numbers.", 0, group=_RUNNING)]
     device: Annotated[str | None, Setting("cpu, cuda, cuda:1 or mps; auto selects a GPU if available.", "auto")]
     # fmt: on
 

@@ -146,7 +146,7 @@ def estimate_rate(groups: LabelGroups) -> NoiseRate:
     rate = float(between(lower, differ, (of_part(x) @ part).item(), count))
     unit, slope = np.exp(of_error(with_rate(x, lower, differ, rate)) @ error_and_slope)[0].tolist()
     low, high = np.clip(rate + unit * ends, 0, 1).tolist()
-    advice = "a better model, or a review of 50 random labels, would narrow this" if high - low > _WIDE else ""
+    advice = "a better model, or a review of 50 random labels, would narrow the interval" if high - low > _WIDE else ""
     error = float(np.sqrt(rate * (1 - rate) / count))
     warnings = (_LEARNED.format(count=count),) if differ < _SUSPICIOUS else ()
     return NoiseRate(rate, error, min(low, rate), max(high, rate), slope, advice, warnings)

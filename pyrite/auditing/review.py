@@ -37,7 +37,7 @@ CHECKED: Final = 100
 
 _VERDICTS: Final = {"keep": 0, "relabel": 1, "drop": 1, "unsure": -1}
 _WITHOUT_SUSPECTS: Final = 200  # rows of the ranking that are reviewed if there are no suspects
-_ADVICE: Final = f"a check of {CHECKED} random labels on the page would narrow this"
+_ADVICE: Final = f"a check of {CHECKED} random labels on the page would narrow the interval"
 _CHECK: Final = 30  # decisions from which on the interval of the audit does not count, and a random check overrules it
 _SEEN: Final = 20.0  # the log-odds of a label that a reviewer found to be wrong
 
@@ -163,11 +163,11 @@ class Review:
             old, new = self.before, self.after
             suspects = f"from {int(old.is_suspect.sum()):,} to {int(new.is_suspect.sum()):,}"
             rate = f"from {100 * old.noise_rate:.1f} to {100 * new.noise_rate:.1f} %"
-            parts.append(f"the noise rate goes {rate}, the number of suspects {suspects}")
+            parts.append(f"the estimated noise rate changes {rate}, and the number of suspects {suspects}")
         if self.check is not None:
             count, wrong = self.checked
             ends = f"{100 * self.check.low:.1f} to {100 * self.check.high:.1f} %"
-            parts.append(f"of {count} checked at random {wrong} are wrong ({ends} by Clopper and Pearson)")
+            parts.append(f"{wrong} of {count} randomly checked labels are wrong ({ends} by Clopper and Pearson)")
         return "; ".join(parts)
 
     def summary(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pyrite.cli.tune import tune
 from pyrite.errors import PyriteError
 
 app = typer.Typer(
-    help="Train on partly wrong labels, and find the labels that are wrong.",
+    help="Train classifiers on partly wrong labels, and find the labels that are wrong.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -12,7 +12,7 @@ from pyrite.errors import PyriteError
 from pyrite.text_tables import counted
 
 _SHOWN = 5  # annotators, and samples to label once more
-_OWN = "With the scores of a model of yours, in place of DATA"
+_OWN = "Scores of your own model, in place of DATA"
 
 if TYPE_CHECKING:
     from pyrite.auditing import Audit
@@ -25,48 +25,69 @@ def audit(
     scores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Scores, .npy, .csv, .parquet, or shards 'scores-*.npy'. Repeat for more models.", rich_help_panel=_OWN
+            help="Out-of-sample scores: a .npy, .csv or .parquet file, or shards such as 'scores-*.npy'. Repeat the "
+            "flag for further models.",
+            rich_help_panel=_OWN,
         ),
     ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="The given labels, .npy, .txt, .csv or .parquet: the column --label, or one per annotator.",
+            help="Given labels: a .npy, .txt, .csv or .parquet file. --label selects a column of a table, or one per "
+            "annotator.",
             rich_help_panel=_OWN,
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="The kind of the scores: logits, probabilities, log-probabilities.", rich_help_panel=_OWN),
+        typer.Option(help="What the scores are: logits, probabilities or log-probabilities.", rich_help_panel=_OWN),
     ] = None,
-    embeddings: Annotated[Path | None, typer.Option(help="One row per sample, .npy.", rich_help_panel=_OWN)] = None,
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            help="Embeddings, for a nearest-neighbour model: a .npy file with one row per sample.", rich_help_panel=_OWN
+        ),
+    ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(help="The classes of the scores in order, or the columns, as cat,dog,emu.", rich_help_panel=_OWN),
+        typer.Option(
+            help="Class names in the order of the scores, or the columns to read, such as cat,dog,emu.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
     samples_of: Annotated[
         str | None,
-        typer.Option("--data", help="The samples to show on the page: a table or folder.", rich_help_panel=_OWN),
+        typer.Option("--data", help="Samples to show on the review page: a table or a folder.", rich_help_panel=_OWN),
     ] = None,
     dask: Annotated[
         str | None,
-        typer.Option(help="A Dask scheduler whose workers read the shards, as tcp://host:8786.", rich_help_panel=_OWN),
+        typer.Option(
+            help="Address of a Dask scheduler whose workers read the shards, such as tcp://host:8786.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
     metadata: Annotated[
-        Path | None, typer.Option(help="A table with further columns in which to search for wrong labels.")
+        Path | None,
+        typer.Option(help="A table with further columns of the samples, to search for groups with many wrong labels."),
     ] = None,
-    reviewed: Annotated[Path | None, typer.Option(help="The decisions of a review, exported by the page.")] = None,
+    reviewed: Annotated[
+        Path | None,
+        typer.Option(help="Decisions of the review page or of Label Studio, to recalibrate the audit."),
+    ] = None,
     label_studio: Annotated[
         bool,
         typer.Option(
             "--label-studio", help="Also write the suspects as tasks for Label Studio.", rich_help_panel="Running"
         ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Output folder; by default the run directory or a new one.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Output folder; by default the run directory, or 'audit' with --scores."),
+    ] = None,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Find wrong labels: train once, rank the suspects and write a review page."""
+    """Find wrong labels: rank all labels, list the suspects and write a review page."""
     if (data is None) == (not scores):
         raise PyriteError("nothing to audit: pass DATA, a run directory, or --scores with --labels and --kind")
     if reviewed is not None:
@@ -74,7 +95,7 @@ def audit(
 
         read_content(reviewed)  # a missing file is better known before training than after it
     if dask is not None and not scores:
-        raise PyriteError("--dask distributes the audit of --scores, and nothing else")
+        raise PyriteError("--dask requires --scores: it distributes only the audit of scores in shards")
     own = {"labels": labels, "kind": kind, "embeddings": embeddings, "classes": classes, "data": samples_of}
     if scores:
         result, folder = _of_scores(scores, own, metadata, dask, options), out or Path("audit")
@@ -82,7 +103,8 @@ def audit(
         for name, value in own.items():
             if value is not None:
                 hint = "; --label names the label column of a table" if name == "labels" else ""
-                raise PyriteError(f"{name} is for --scores, and {data} has its own{hint}")
+                flag = f"--{name}"
+                raise PyriteError(f"{flag} requires --scores, in place of {data}: omit {flag}{hint}")
         result, folder = _of_data(str(data), out, metadata, options, quiet=as_json)
     if not is_first():
         return
@@ -120,7 +142,7 @@ def _of_scores(
 ) -> "Audit":
     for name, hint in (("labels", ""), ("kind", " logits, probabilities or log-probabilities")):
         if own[name] is None:
-            raise PyriteError(f"--scores needs --{name}{hint} too")
+            raise PyriteError(f"--scores requires --{name}{hint}")
     from pyrite.auditing import named_scores
     from pyrite.run_audits import audit as find_wrong_labels
 
@@ -129,7 +151,7 @@ def _of_scores(
     classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
     if dask is not None:
         if not hasattr(tables[0], "to_dask"):
-            raise PyriteError(f"--dask reads shards, as 'scores-*.npy', but --scores is {scores[0]}")
+            raise PyriteError(f"--dask requires shards, such as 'scores-*.npy', but --scores is {scores[0]}")
         _connect(dask)
         chosen, named = named_scores(tables[0], classes)
         classes = None if named is None else list(named)
@@ -196,7 +218,7 @@ def _labels(path: Path, column: str) -> Any:
             return np.array(path.read_text(encoding="utf-8").splitlines(), object)
         except (OSError, ValueError) as error:
             raise PyriteError(
-                f"cannot read {path}: labels are a table, a .npy file or lines of text ({error})"
+                f"cannot read {path}: labels must be a table, a .npy file or lines of text ({error})"
             ) from None
     names = [name.strip() for name in column.split(",")] if column else table.names
     for name in names:
@@ -215,7 +237,7 @@ def _print(result: "Audit", folder: Path) -> None:
         echo(f"  and {len(result.annotators) - _SHOWN:,} more annotators, in audit.json")
     if result.annotators:
         named = [result.paths[row] if result.paths else str(result.index[row]) for row in result.label_next[:_SHOWN]]
-        echo(f"One more label would help most for the samples {', '.join(named)}.")
+        echo(f"The most useful samples to label once more: {', '.join(named)}.")
     for one in result.slices[1:]:  # the sentence has the first
         echo(f"  also where {one.sentence}")
     if result.advice:
@@ -223,7 +245,7 @@ def _print(result: "Audit", folder: Path) -> None:
     if result.review is not None and result.can_tell:
         echo(f"{result.review.sentence}.")
     if result.can_tell and not result.is_suspect.any():
-        echo("No label is a suspect.")
+        echo("There are no suspects.")
     elif result.can_tell:
         number = counted(result.is_suspect.sum(), "suspect")
         echo(f"{number}, each at least {100 * result.threshold:.0f} % likely to be wrong:")

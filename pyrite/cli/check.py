@@ -24,13 +24,13 @@ def check(
             autocompletion=completes("loss"),
         ),
     ],
-    data: Annotated[str | None, typer.Argument(help="Data on which to measure the margins of a net.")] = None,
-    classes: Annotated[int | None, typer.Option(help="The number of classes, if no data is given.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Data on which to measure the initial margins of a net.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes, if no data are given.")] = None,
     model: Annotated[str | None, typer.Option(help="The net to measure, such as 'resnet20'.")] = None,
     as_json: AsJson = False,
     **reading: str,
 ) -> None:
-    """Print how the columns of a table are read, or whether a loss will underfit and how to fix it."""
+    """Print the column types of a table, or whether a loss underfits and how to fix it."""
     from pyrite.data import load
 
     if data is None and _is_path(loss):
@@ -39,9 +39,9 @@ def check(
     from pyrite.training import check_on_net
 
     if classes is None and data is None:
-        raise PyriteError("the number of classes is missing: give --classes K, or data")
+        raise PyriteError("the number of classes is missing: pass --classes K, or data")
     if classes is not None and data is not None:
-        raise PyriteError(f"--classes {classes} is given, but {data} has its own classes: leave it out")
+        raise PyriteError(f"--classes {classes} is given, but {data} has its own classes: omit --classes")
     if data is None and model is None:
         verdict = underfitting(loss, classes or 0)
     else:

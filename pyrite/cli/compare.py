@@ -32,16 +32,23 @@ def compare(
         typer.Argument(help="Losses or methods, such as ce 'gce(q=0.7)'.", autocompletion=completes("loss", "method")),
     ],
     out: Annotated[Path, typer.Option(help="The folder for the runs and the table.")],
-    seeds: Annotated[int, typer.Option(help="The number of seeds, starting at --seed.")] = 1,
-    with_clean: Annotated[bool, typer.Option("--with-clean", help="Also train without the noise, for 'diff'.")] = False,
-    workers: Annotated[int, typer.Option(help="The number of parallel runs.", rich_help_panel="Running")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, starting at --seed.")] = 1,
+    with_clean: Annotated[
+        bool,
+        typer.Option("--with-clean", help="Also train without --noise; the column 'diff' is the loss of accuracy."),
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Number of parallel runs.", rich_help_panel="Running")] = 1,
     columns: Annotated[
-        str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.", rich_help_panel="Running")
+        str,
+        typer.Option(
+            help="Columns of the table, by their names in comparison.json, such as alpha,snr,diff.",
+            rich_help_panel="Running",
+        ),
     ] = "",
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Train several losses or methods on the same labels and compare the results. Run it again to continue."""
+    """Train several losses or methods on the same labels and compare the results. Repeat the command to continue."""
     from pyrite.comparing import check_columns, compare as compare_runs
 
     def begin(name: str, seed: int) -> None:

@@ -15,9 +15,9 @@ def corrupt(
     data: DataName,
     noise: Annotated[str, typer.Option(help="A noise model, such as 'flip2(0.4)'; see 'pyrite list noises'.")],
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="The file to write, an .npz.")] = Path("noisy.npz"),
-    picture: Annotated[Path | None, typer.Option(help="Also plot the noise matrix.")] = None,
-    per_class: Annotated[bool, typer.Option("--per-class", help="Also print the rate of every class.")] = False,
+    out: Annotated[Path, typer.Option(help="The .npz file to write.")] = Path("noisy.npz"),
+    picture: Annotated[Path | None, typer.Option(help="Also plot the noise matrix, to this image file.")] = None,
+    per_class: Annotated[bool, typer.Option("--per-class", help="Also print the noise rate of every class.")] = False,
     as_json: AsJson = False,
     **reading: str,
 ) -> None:

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
 
 def curves(
-    losses: Annotated[list[str], typer.Argument(help="Losses, such as ce 'unit(imae(T=8))', or runs of meta_weight.")],
-    classes: Annotated[int, typer.Option(help="Show the initial margins for this many classes.")] = 10,
+    losses: Annotated[
+        list[str], typer.Argument(help="Losses, such as ce 'imae(T=8)', or run directories of meta_weight.")
+    ],
+    classes: Annotated[int, typer.Option(help="Number of classes for which the plot marks the initial margins.")] = 10,
     out: Annotated[Path, typer.Option(help="The image file; its suffix determines the format.")] = Path("curves.png"),
 ) -> None:
     """Plot the sample weight of each loss over the margin and over the probability of the label."""

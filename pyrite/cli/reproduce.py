@@ -20,18 +20,23 @@ def reproduce(
             help="A recipe, such as imae_table1; see 'pyrite list recipes'.", autocompletion=completes("recipe")
         ),
     ],
-    scale: Annotated[str, typer.Option(help="tiny (seconds to minutes), small (an hour) or paper.")] = "tiny",
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="Length of the runs: tiny (seconds to minutes), small (about an hour) or paper (as published)."
+        ),
+    ] = "tiny",
     out: Annotated[Path, typer.Option(help="The folder for the table, the figure, the page and the runs.")] = Path(
         "reproduced"
     ),
     cells: Annotated[
         Path | None, typer.Option(help="The folder of finished runs; by default 'cells' in --out.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="The number of parallel runs.")] = 1,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0; by default as in the recipe.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of parallel runs.")] = 1,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0; by default that of the recipe.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce a table or figure of a paper and compare the values. Run it again to continue."""
+    """Reproduce a table or figure of a paper beside the published values. Repeat the command to continue."""
     from pyrite.papers import reproduce as run_recipe
     from pyrite.papers.page import write_reproduction
 
@@ -41,7 +46,7 @@ def reproduce(
         nonlocal total
         total = missing
         if missing and not as_json:
-            warn(f"{missing} of {expected} runs are to be trained; time left: about {duration(seconds)}")
+            warn(f"{missing} of {expected} runs remain; time left: about {duration(seconds)}")
 
     def advance(words: str, seconds: float, left: float) -> None:
         if not as_json:
@@ -75,4 +80,4 @@ def _print(found: "Reproduction") -> None:
             if finding.status != "holds":
                 typer.echo(f"    {finding.sentence}")
     if far := {words: None for verdict in found.verdicts() for words in verdict.missing}:
-        typer.echo(f"not as in the paper: {'; '.join(far)}")
+        typer.echo(f"differs from the paper: {'; '.join(far)}")

@@ -61,7 +61,7 @@ def completes(*kinds: str) -> Callable[[str], list[str]]:
 
 
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
-Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 
 
 @contextmanager

@@ -59,19 +59,19 @@ def _print(run: "Run") -> None:
         echo(f"corrected {corrected}, dropped {dropped}")
     if unreadable := run.facts["unreadable"]:
         reason = next(iter(unreadable.values()))
-        echo(f"set aside {counted(len(unreadable), 'image')} that cannot be read; the first: {reason}", err=True)
+        echo(f"skipped {counted(len(unreadable), 'unreadable image')}; the first: {reason}", err=True)
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
     last, method = run.history[-1] if run.history else {}, run.config.method
     if str(method).startswith("self_corrected") and "estimated_noise_rate" in last:
         noise = last["estimated_noise_rate"]
-        found = f"the net found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
+        found = f"estimated label noise {100 * noise:.0f} %; the targets were corrected"
         if not noise:
-            found = "the net found no noise in the labels, so that the loss remained cross entropy"
+            found = "no label noise was found, so the loss remained cross entropy"
         echo(f"{method}: {found}")
     elif "best_method" in last:
         line = run.history[run.epoch - 1]
-        others = f", {line['selected']:.0f} methods predict together" if line["selected"] > 1 else ""
+        others = f"; the prediction averages {line['selected']:.0f} methods" if line["selected"] > 1 else ""
         echo(f"{method}: method {line['best_method']:.0f} predicts the most held-out labels{others}")
     elif "exponent" in last:
         echo(f"{method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)")

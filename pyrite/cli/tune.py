@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @with_settings(without=("method", "loss"), as_text=("lr",))
 def tune(
     data: DataName,
-    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; an existing search continues.")],
+    out: Annotated[Path, typer.Option(help="Folder for the trials and the result; an existing search is continued.")],
     methods: Annotated[
         list[str] | None,
         typer.Argument(
@@ -35,15 +35,15 @@ def tune(
             autocompletion=completes("loss", "method"),
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="The number of trials, over all processes.")] = 20,
+    trials: Annotated[int, typer.Option(help="Total number of trials, over all processes.")] = 20,
     by: Annotated[str, typer.Option(help="The criterion on held-out given labels: accuracy or mae.")] = "accuracy",
     prune: Annotated[
-        bool, typer.Option(help="Stop trials early that fall behind the others.", rich_help_panel="Running")
+        bool, typer.Option(help="Stop a trial early if it falls behind the others.", rich_help_panel="Running")
     ] = True,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Select the loss, its parameters and the learning rate without clean labels. Run it again to continue."""
+    """Select the loss, its parameters and the learning rate without clean labels. Repeat the command to continue."""
     from pyrite.report.style import save
     from pyrite.report.tuning import tuning_figure
     from pyrite.tuning import tune as tune_runs

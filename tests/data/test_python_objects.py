@@ -194,7 +194,7 @@ def test_columns_of_hugging_face(refused: Any) -> None:
     data = load(hub.Dataset.from_dict(mixed))
     assert data.inputs.kinds == ("category", "number")
     two = hub.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist(), "target": Y[::-1].tolist()})
-    assert "name the label column, as in label='...'" in refused(load, two)
+    assert "name the label column, as in label='stars', or y='stars' for RobustClassifier" in refused(load, two)
     assert load(two, label="target").label == "target"
     assert "no column 'nope'" in refused(load, two, label="nope")
     ragged = hub.Dataset.from_dict({"tokens": [[1] * (row % 3 + 1) for row in range(COUNT)], "label": Y.tolist()})

@@ -258,7 +258,7 @@ def test_embedding_within_some_minutes_is_announced_before_it_begins(
 ) -> None:
     def fitting(job: Any, *_: object, **__: object) -> dict[str, Any]:
         assert (
-            capsys.readouterr().err == f"30 images: {job.config.features}, a pretrained net, embeds them; "
+            capsys.readouterr().err == f"embedding 30 images with the pretrained net {job.config.features}; "
             "--features none trains from scratch\n"
         )
         return {"model": job.config.model, "epochs": 3}

@@ -208,7 +208,7 @@ def test_a_claim_far_from_its_paper_is_not_decided(tmp_path: Path) -> None:
     text = CliRunner().invoke(app, words).output
     assert "R12 undecided here; not tested in the paper's conditions: CE as meta loss" in text
     assert "over-confidence holds: " in text  # our own claim, about digits
-    assert text.count("not as in the paper: data digits in place of cifar10; 1,437 of 50,000 samples") == 1
+    assert text.count("differs from the paper: data digits in place of cifar10; 1,437 of 50,000 samples") == 1
     page = (tmp_path / "gold_decay-tiny.html").read_text()
     assert "R12: undecided here; not tested in the paper&#39;s conditions" in page
 

@@ -77,20 +77,20 @@ def read(path: Path) -> Reader:
 
 
 def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
-    warnings, advice = ("two classes are nearly empty",), "a review would narrow this"
+    warnings, advice = ("two classes are nearly empty",), "a review would narrow the interval"
     audit = make_audit(warnings=warnings, noise_interval=(0.2, 0.31), advice=advice)
     found = read(write_audit_page(audit, tmp_path / "page.html"))
     assert "Which labels look wrong" in found.words
     assert "About 25.0 % (20 to 31 %) of 60 labels look wrong; most often " in found.words
     assert "25.0 %20.0 to 31.0 %of the labels are wrong" in found.words
-    assert "A review would narrow this." in found.words
+    assert "A review would narrow the interval." in found.words
     assert "wrong with a probability of 50 % or more" in found.words
-    assert "20suspects to look at, of 60 labels in 4 classes" in found.words
+    assert "20suspects among 60 labels in 4 classes" in found.words
     mean = float((1 / (1 + np.exp(-audit.score[:20]))).mean())
-    assert f"{100 * mean:.0f} %of the suspects should be wrong" in found.words
+    assert f"{100 * mean:.0f} %of the suspects are expected to be wrong" in found.words
     assert "two classes are nearly empty" in found.words
     assert "Checked against the truth" not in found.words
-    assert "How training went" not in found.words
+    assert "Histograms of the margins" not in found.words
 
 
 @pytest.mark.parametrize(("count", "folded"), [(1, ""), (2, "1 more note"), (4, "3 more notes")])
@@ -122,7 +122,7 @@ def test_a_ranking_only_where_nothing_can_be_told(tmp_path: Path) -> None:
     found = read(write_audit_page(cannot_tell(), tmp_path / "page.html"))
     assert "Wrong labels cannot be identified among 60 labels" in found.words
     assert "This is a ranking only." in found.words
-    assert "The first 60 of the ranking" in found.words
+    assert "The first 60 labels of the ranking" in found.words
     assert "nan" not in found.words.lower()
     assert "table" not in found.tags  # no matrix
     assert len(found.column("index")) == 60
@@ -142,7 +142,7 @@ def test_queue_is_the_suspects_in_order(tmp_path: Path) -> None:
 def test_without_suspects_the_head_of_the_ranking(tmp_path: Path) -> None:
     found = read(write_audit_page(make_audit(samples=300, suspects=0), tmp_path / "page.html"))
     assert len(found.column("index")) == 200
-    assert "No label is a suspect" in found.words
+    assert "There are no suspects." in found.words
 
 
 def test_matrix_is_a_table_with_buttons(tmp_path: Path) -> None:
@@ -198,12 +198,12 @@ def test_pictures_of_a_run(tmp_path: Path, make_run: Callable[..., Run]) -> None
     audit = replace(make_audit(), run=make_run([0.5, 0.6], [0.1, 0.2]))
     found = read(write_audit_page(audit, tmp_path / "page.html", data=make_images()))
     assert found.tags.count("img") == 2
-    assert "What it learned to trust" not in found.words
+    assert "Learned weights" not in found.words
     run = make_run([0.5, 0.6], [0.1, 0.2])
     np.savez(run.path / "method.npz", weight_net=np.array([[1.0, 0.0, -2.0, 3.0]]))
     found = read(write_audit_page(replace(make_audit(), run=run), tmp_path / "page.html", data=make_images()))
     assert found.tags.count("img") == 3
-    assert "What it learned to trust" in found.words
+    assert "Learned weights" in found.words
 
 
 def sheets(found: Reader) -> list[np.ndarray]:

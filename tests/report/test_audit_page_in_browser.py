@@ -250,10 +250,7 @@ def test_measured_precision(browser: Browser) -> None:
     audit = make_audit()
     browser.open(audit).press("r", "r", "d", "k", "u")
     expected = round(float((1 / (1 + np.exp(-audit.score[:4]))).sum()))
-    assert (
-        browser.text("precision")
-        == f"of 4 reviewed, 3 were wrong (75 %), where the audit expected {expected}; unsure of 1"
-    )
+    assert browser.text("precision") == f"3 of 4 reviewed labels were wrong (75 %); {expected} were expected; 1 unsure"
 
 
 def test_a_cell_filters_the_queue(browser: Browser) -> None:
@@ -319,7 +316,7 @@ def test_undo_a_bulk_action(browser: Browser) -> None:
 def test_reload_keeps_everything(browser: Browser) -> None:
     browser.open(make_audit()).press("r", "d", "ArrowRight").reload()
     assert (browser.left, browser.sample) == (18, 103)
-    assert browser.text("precision").startswith("of 2 reviewed, 2 were wrong")
+    assert browser.text("precision").startswith("2 of 2 reviewed labels were wrong")
     browser.press("z")  # steps are kept too
     assert browser.sample == 101
     assert len(browser.export()) == 1
@@ -398,7 +395,7 @@ def test_export_round_trip(browser: Browser) -> None:
 def test_ranking_only_exports_the_score(browser: Browser) -> None:
     audit = cannot_tell()
     browser.open(audit).press("r", "k")
-    assert browser.text("precision") == "of 2 reviewed, 1 were wrong (50 %)"
+    assert browser.text("precision") == "1 of 2 reviewed labels were wrong (50 %)"
     assert [float(row["score"]) for row in browser.export()] == pytest.approx(audit.score[:2], rel=2e-6)
     assert browser.shows("probability")
     assert "NaN" not in browser.text("review")
@@ -541,7 +538,7 @@ def test_decisions_sharpen_the_estimate(browser: Browser) -> None:
     assert review is not None
     next_ones = review.estimate(audit.ranking[12:62])
     counts = [round(50 * end) for end in (next_ones.value, next_ones.low, next_ones.high)]
-    said = f"Of the next 50 suspects, about {counts[0]} ({counts[1]} to {counts[2]}) should be wrong."
+    said = f"Of the next 50 suspects, about {counts[0]} ({counts[1]} to {counts[2]}) are expected to be wrong."
     assert browser.text("ahead").startswith(said)
     for _ in range(12):
         browser.press("z")
@@ -586,9 +583,11 @@ def test_good_labels_are_a_reason_to_stop(browser: Browser) -> None:
     audit, wrong = noisy_audit()
     browser.open(audit)
     decide_in(browser, np.zeros_like(wrong), 25)
-    assert browser.text("ahead").endswith("Fewer than one in ten of the next is wrong: a good point to stop.")
+    assert browser.text("ahead").endswith(
+        "Fewer than one in ten of the next suspects is expected to be wrong: a good point to stop."
+    )
     browser.click(".bulk summary").click("[data-do='keep-all']")
-    assert browser.text("ahead").startswith("All suspects are reviewed. Of all other labels, about")
+    assert browser.text("ahead").startswith("All suspects are reviewed. About ")
 
 
 def test_a_review_goes_on_in_the_next_page(browser: Browser) -> None:
@@ -598,8 +597,8 @@ def test_a_review_goes_on_in_the_next_page(browser: Browser) -> None:
     browser.open(after)
     expected = round(float(audit.wrong_probability[rows].sum()))
     said = browser.text("precision")
-    assert said.startswith(f"of 30 reviewed, {wrong[rows].sum()} were wrong")
-    assert said.endswith(f", where the audit expected {expected}")
+    assert said.startswith(f"{wrong[rows].sum()} of 30 reviewed labels were wrong")
+    assert said.endswith(f"; {expected} were expected")
     agrees(browser, audit, after)
     assert len(browser.export()) == 30
     decide_in(browser, wrong, 3)

@@ -92,7 +92,7 @@ def test_without_truth_nothing_is_claimed_about_wrong_labels(make_run: Make, tmp
     run.history[-1] |= {"clean_accuracy": None, "recovered": None}
     found = read(write_page(Comparison(tmp_path, (Row("ce", (run,)),)), tmp_path / "page.html"))
     words = re.sub(r"\s+", " ", found.words)
-    assert "which of them are wrong is not known" in words
+    assert "it is unknown which of them are wrong" in words
     assert "wrong labels memorised" not in words
     assert "the model memorised" not in words
 

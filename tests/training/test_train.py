@@ -407,7 +407,11 @@ def test_a_folder_named_after_the_time(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_not_a_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"is not a run: it has no recipe.toml"):
+    with pytest.raises(ValueError, match=r"is not a run: it has no recipe.toml$"):
+        pyrite.Run.load(tmp_path)
+    (tmp_path / "ce-0").mkdir()
+    (tmp_path / "ce-0" / "recipe.toml").touch()  # of a comparison or a search
+    with pytest.raises(ValueError, match=r"it contains 1 run: pass one of them, such as .*ce-0$"):
         pyrite.Run.load(tmp_path)
 
 

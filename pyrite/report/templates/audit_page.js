@@ -30,7 +30,7 @@ function chooseByKey(key) {
 }
 
 function decideAll(codeOf, words) {
-  view.show(`${words} ${count(review.decideAll(codeOf))}. Undo takes all of them back.`);
+  view.show(`${words} ${count(review.decideAll(codeOf))}. Undo reverts all of them.`);
 }
 
 function go(by) {
@@ -41,7 +41,7 @@ function go(by) {
 
 function undo() {
   const taken = review.undo();
-  view.show(taken ? `Took back ${taken === 1 ? "one decision" : count(taken) + " decisions"}.` : "");
+  view.show(taken ? `Reverted ${taken === 1 ? "one decision" : count(taken) + " decisions"}.` : "");
 }
 
 function filter(pair) {

@@ -76,12 +76,12 @@ class View {
 
   precision(found) {
     if (!found.counted) return `${count(this.queue.lists[this.review.list].length)} to review`;
-    const text = `of ${count(found.counted)} reviewed, ${count(found.wrong)} were wrong (${percent(found.wrong / found.counted)})`;
+    const text = `${count(found.wrong)} of ${count(found.counted)} reviewed labels were wrong (${percent(found.wrong / found.counted)})`;
     const unsure = found.decided - found.counted;
     return (
       text +
-      (this.queue.canTell ? `, where the audit expected ${count(Math.round(found.expected))}` : "") +
-      (unsure ? `; unsure of ${count(unsure)}` : "")
+      (this.queue.canTell ? `; ${count(Math.round(found.expected))} were expected` : "") +
+      (unsure ? `; ${count(unsure)} unsure` : "")
     );
   }
 
@@ -97,31 +97,31 @@ class View {
     if (!told) return;
     const { rate, precision, next, nextCount, left } = this.review.estimates();
     const ofSuspects = precision ? `, and ${interval(precision)} of the suspects` : "";
-    one("by-decisions").textContent = `By the audit and ${plural(found.counted, "decision")}, ${interval(rate)} of all labels are wrong${ofSuspects}.`;
+    one("by-decisions").textContent = `${interval(rate)} of all labels are wrong${ofSuspects}, according to the audit and ${plural(found.counted, "decision")}.`;
     one("ahead").textContent = this.aheadWords(next, nextCount, left);
     const decisions = plural(found.counted, "decision");
-    one("headline").textContent = `${interval(rate)} of the labels are wrong, by the audit and ${decisions}.`;
+    one("headline").textContent = `${interval(rate)} of the labels are wrong, according to the audit and ${decisions}.`;
     one("rate-value").textContent = exact(rate.value);
     one("rate-ends").textContent = ends(rate);
-    one("rate-words").textContent = `of the labels are wrong, by the audit and ${decisions}`;
+    one("rate-words").textContent = `of the labels are wrong, according to the audit and ${decisions}`;
     if (precision && one("precision-value")) {
       one("precision-value").textContent = percent(precision.value);
-      one("precision-words").textContent = "of the suspects should be wrong, by the audit and your decisions";
+      one("precision-words").textContent = "of the suspects are expected to be wrong, according to the audit and your decisions";
     }
   }
 
   aheadWords(next, nextCount, left) {
     const rest = `${range(left)} wrong labels are not reviewed yet.`;
-    if (!next) return `All suspects are reviewed. Of all other labels, about ${rest}`;
-    const some = `Of the next ${plural(nextCount, "suspect")}, about ${range(next)} should be wrong. In all about ${rest}`;
-    return next.value < WORTHWHILE * nextCount ? `${some} Fewer than one in ten of the next is wrong: a good point to stop.` : some;
+    if (!next) return `All suspects are reviewed. About ${rest}`;
+    const some = `Of the next ${plural(nextCount, "suspect")}, about ${range(next)} are expected to be wrong. In total, about ${rest}`;
+    return next.value < WORTHWHILE * nextCount ? `${some} Fewer than one in ten of the next suspects is expected to be wrong: a good point to stop.` : some;
   }
 
   checkWords(check) {
     const estimate = exactEstimate(check.wrong, check.counted);
     const togo = check.of - check.seen;
-    const words = `Random check: ${count(check.wrong)} of ${plural(check.counted, "label")} ${check.wrong === 1 ? "is" : "are"} wrong, ${interval(estimate)} of all (Clopper and Pearson).`;
-    return togo ? `${words} ${count(togo)} to go.` : words;
+    const words = `Random check: ${count(check.wrong)} of ${plural(check.counted, "label")} ${check.wrong === 1 ? "is" : "are"} wrong, ${interval(estimate)} of all labels (Clopper–Pearson).`;
+    return togo ? `${words} ${count(togo)} remain.` : words;
   }
 
   showFilter() {
@@ -144,7 +144,7 @@ class View {
     const everything = this.queue.lists[this.review.list].every((item) => this.review.codes[item]);
     one("done-words").textContent = everything
       ? "All reviewed. Download the corrections to train with them."
-      : "Nothing is left here. The others are not part of this filter.";
+      : "All samples of this filter are reviewed.";
     if (one("next")) one("next").hidden = !everything;
   }
 
@@ -161,7 +161,7 @@ class View {
     one("suggested").textContent = queue.classes[queue.suggested(item)];
     one("probability").textContent = queue.canTell
       ? `probability that the label is wrong: ${percent(Math.min(queue.doubt(item), 1 - 1e-9))}`
-      : `score ${short(queue.doubt(item))}; higher is rather wrong`;
+      : `score ${short(queue.doubt(item))}; higher scores are less plausible`;
     one("path").textContent = queue.path(item);
     one("said").hidden = !queue.said.length;
     one("said").textContent = queue.said.length ? `labels: ${queue.said[item]}` : "";
