@@ -28,6 +28,7 @@ NOT_RUN = {
     "C16": "NCE+AUL at the paper's length needs a GPU",
 }
 FAR = "not tested in the paper's conditions"
+SHOWN = {"holds": "shows", "does not hold": "does not show", "undecided": "undecided"}  # of a claim that is not tested
 
 
 def main() -> None:
@@ -104,6 +105,11 @@ def front_page(entries: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _outcome(entry: dict[str, Any]) -> str:
+    outcome: str = entry["outcome"]
+    return SHOWN[outcome] if entry["status"] == FAR else outcome
+
+
 def _far(entry: dict[str, Any] | None, outcome: str) -> bool:
     return bool(entry) and entry["status"] == FAR and entry["outcome"] == outcome
 
@@ -130,7 +136,7 @@ def _known(entries: list[dict[str, Any]], claim: str) -> str:
     findings = entry["findings"]
     held = sum(finding["status"] == "holds" for finding in findings)
     link = f"[{entry['recipe']}](papers.md#{entry['recipe']}), {entry['scale']}"
-    text = f"**{entry['outcome']}** ({link}), {held} of {len(findings)} statements"
+    text = f"**{_outcome(entry)}** ({link}), {held} of {len(findings)} statements"
     text += f"; {entry['note']}" if entry["note"] else ""
     same = [finding for finding in findings if finding["status"] == entry["outcome"]]
     shown = same[0] if same else findings[0]
@@ -142,7 +148,7 @@ def _known(entries: list[dict[str, Any]], claim: str) -> str:
     text += f". *Missing:* {'; '.join(entry['missing'])}" if entry["missing"] else ""
     for other in others:
         link = f"[{other['recipe']}](papers.md#{other['recipe']}), {other['scale']}"
-        text += f"<br>Also **{other['outcome']}** ({link})" + (f": {other['note']}" if other["note"] else "")
+        text += f"<br>Also **{_outcome(other)}** ({link})" + (f": {other['note']}" if other["note"] else "")
     return text
 
 

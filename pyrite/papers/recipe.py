@@ -195,7 +195,7 @@ class PaperRecipe(Checked):
 
     ``axes`` has what is varied: for each axis, its labels and the settings that each stands for. ``cells`` is the
     recipe whose grid is used, if it is not its own, and ``keep`` are the labels of it that are used. ``differs`` has
-    what is not as it is printed, at the paper's scale too.
+    what is not as it is printed, at the paper's scale too, beside that of the recipe whose grid is used.
     """
 
     title: str
@@ -284,10 +284,10 @@ class PaperRecipe(Checked):
         most = scale.seeds if seeds is None else min(scale.seeds, whole_number("seeds", seeds, least=1))
         cells: dict[tuple[Labels, int], Cell] = {}
         for labels in product(*self.axis_labels(name).values()):
-            values = {**source.settings, **scale.settings}
+            values = _replaced(source.settings, scale.settings)
             for axis, label in zip(source.axes, labels, strict=True):
-                values |= source.axes[axis].get(label, {})
-                values |= scale.axes.get(axis, {}).get(label, {})
+                for axes in (source.axes, scale.axes):
+                    values = _replaced(values, axes.get(axis, {}).get(label, {}))
             cell = Cell.make(_filled(values))
             cells |= {(labels, seed): cell.with_seed(seed) for seed in range(most)}
         return cells
@@ -310,6 +310,13 @@ class PaperRecipe(Checked):
                     if number != "-" and {part for part in (row, label, *where) if part} <= set(labels):
                         return str(number)
         return ""
+
+
+def _replaced(settings: Mapping[str, Value], others: Mapping[str, Value]) -> dict[str, Value]:
+    """The settings with others in their place; a length in epochs and one in iterations replace each other."""
+    lengths = {"epochs", "iterations"}
+    dropped = lengths if lengths & set(others) else set()
+    return {**{name: value for name, value in settings.items() if name not in dropped}, **others}
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:

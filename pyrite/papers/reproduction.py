@@ -83,7 +83,7 @@ class Reproduction:
         note = self.recipe.scale(self.scale).note
         reduced = "; ".join(one.words for one in self.differences)
         parts = [f"{seeds}.", f"Reduced: {reduced}." if reduced else "Nothing is reduced.", f"{note}." if note else ""]
-        differs = self.recipe.differs or self.recipe.source.differs
+        differs = dict.fromkeys([*self.recipe.source.differs, *self.recipe.differs])
         parts += [f"Other than printed: {'; '.join(differs)}."] if differs else []
         return " ".join(part for part in parts if part)
 

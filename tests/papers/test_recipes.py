@@ -63,7 +63,7 @@ def test_a_reduction_follows_from_the_settings() -> None:
     assert far == [
         "images of 8 pixels in place of 32",
         "4,000 of 50,000 samples (8 %)",
-        "960 of 100,096 steps (0.96 %)",
+        "960 of 100,000 steps (0.96 %)",
         "model resnet20(width=8) in place of resnet20, resnet56",
         "augment none in place of crop_flip(pad=4, flip='random')",
     ]
