@@ -154,21 +154,24 @@ def _bars(results: Results, wanted: Wanted) -> Figure:
     groups = results.axes[wanted.panels] if wanted.panels else [""]
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
-    names: set[str] = set()
+    names: dict[str, str] = {}  # colours
     for group, label in enumerate(groups):
         lines = list(_lines(results, {wanted.panels: label} if wanted.panels else {}))
-        bars = [(name, chosen, column) for column in wanted.columns for name, chosen in lines]
-        for number, (name, chosen, column) in enumerate(bars):
-            if values := results.values(chosen, column):
-                where = group + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
-                text = f"{name}, {heading(column)}" if len(wanted.columns) > 1 else name
-                deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-                axes.bar(where, float(np.mean(values)), 0.75 / len(bars), yerr=deviation, color=COLOURS[number % 7],
-                         label=None if text in names else text)  # fmt: skip
-                names.add(text)
+        cells = [(name, column, results.values(chosen, column)) for column in wanted.columns for name, chosen in lines]
+        bars = [(name, column, values) for name, column, values in cells if values]
+        for number, (name, column, values) in enumerate(bars):
+            where = group + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
+            text = f"{name}, {heading(column)}" if len(wanted.columns) > 1 else name
+            is_new, colour = text not in names, names.setdefault(text, COLOURS[len(names) % 7])
+            deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            axes.bar(where, float(np.mean(values)), 0.75 / len(bars), yerr=deviation, color=colour,
+                     label=text if is_new else None)  # fmt: skip
     axes.set_xticks(range(len(groups)), groups)
+    axes.set(
+        xlabel=wanted.panels, ylabel=heading(wanted.columns[0]) if len(wanted.columns) == 1 else "", ylim=(0, None)
+    )
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    add_legend(figure, axes, loc="outside upper center", ncols=4, fontsize=9)
+    add_legend(figure, axes, loc="outside upper center", ncols=3, fontsize=9)
     return figure
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.container import BarContainer
 from typer.testing import CliRunner
 
 from pyrite import comparing
@@ -249,3 +250,15 @@ def test_figures_are_drawn_from_committed_cells(name: str) -> None:
     figure = reproduction_figure(read_reproduction(name, "tiny", RESULTS / "cells"))
     assert figure is not None
     assert all(axes.has_data() for axes in figure.axes)
+
+
+def test_bars_have_one_colour_per_name_and_none_for_cells_without_the_number() -> None:
+    figure = reproduction_figure(read_reproduction("gold_decay", "tiny", RESULTS / "cells"))
+    assert figure is not None
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    colours = [handle.patches[0].get_facecolor() for handle in handles if isinstance(handle, BarContainer)]
+    # Plain cross entropy learns no weights.
+    nets = ("MW-Net*", "MNW-Net", "RMNW-Net")
+    assert names == [f"{noise} 40 % {net}" for noise in ("uniform", "flip2") for net in nets]
+    assert len(set(colours)) == 6
+    assert len(figure.axes[0].patches) == 18
