@@ -165,11 +165,11 @@ class Row:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """The results of several methods that were trained with the same settings.
+    """The results of several methods, trained with the same settings.
 
     Attributes:
         path: the folder with one run per method and seed.
-        rows: one per method, with its runs.
+        rows: one row per method, with its runs.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +182,7 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def columns(self, names: Sequence[str] = ()) -> dict[str, str]:
-        """Columns with their headings: those named, or the usual ones that any run has."""
+        """Columns with their headings: those with the given names, or the default columns that any run has."""
         if names:
             return {name: COLUMNS[name].heading for name in check_columns(names)}
         usual = [name for name, column in COLUMNS.items() if column.by_default]
@@ -192,7 +192,7 @@ class Comparison:
         return known
 
     def table(self, names: Sequence[str] = ()) -> Table:
-        """One row per method; fractions are in per cent. ``names`` are of ``COLUMNS``; the usual ones if empty."""
+        """A table with one row per method; fractions are in per cent. ``names`` selects columns of ``COLUMNS``."""
         columns = self.columns(names)
         rows = tuple((row.name, *(row.formatted(name) for name in columns)) for row in self.rows)
         return Table(("loss", *columns.values()), rows)
@@ -211,7 +211,7 @@ class Comparison:
         return self.table().to_markdown()
 
     def to_dict(self) -> dict[str, Any]:
-        """Every run's table, for a program to read."""
+        """The table of every run as plain values, ready for JSON."""
         rows = [
             {"method": row.name, "seed": run.config.seed, "run": str(run.path), **table}
             | {"warnings": run.facts["warnings"]}
@@ -244,22 +244,22 @@ def compare(
 ) -> Comparison:
     """Train several losses or methods on the same data, noise and seeds, and compare the results.
 
-    Runs in ``out`` are not trained again: finished ones are read, others are continued. A run there that
-    was made with other options is an error, not a result.
+    Runs in ``out`` are not trained again: finished runs are read, and unfinished runs are continued. A run with
+    different options raises an error.
 
     Args:
         data: as for ``train``.
-        methods: losses or methods, as text or as objects, your own too.
-        out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
-        seeds: the number of seeds, counted from ``seed``, which is 0 by default.
-        with_clean: also train every method without the noise, which adds the column ``diff``.
-        workers: the number of parallel runs, each on one thread if there are several.
+        methods: losses or methods, as spec strings or as objects.
+        out: the folder for the run directories, ``table.md`` and ``comparison.json``.
+        seeds: the number of seeds, starting at ``seed`` (0 by default).
+        with_clean: whether to train every method without the noise too, which adds the column ``diff``.
+        workers: the number of parallel runs; with several workers, each run uses one thread.
         begin: called before each run is trained, with the name of the method and the seed.
         progress, observers: as for ``train``.
         options: those of ``train``.
 
     Returns:
-        The runs and their table; ``print`` shows it.
+        The runs and their table; ``print`` displays the table.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -42,15 +42,15 @@ def demo(
     begin: Callable[[str, int], None] = lambda name, seed: None,
     progress: bool | None = None,
 ) -> Demo:
-    """Corrupt 40 % of the labels of scikit-learn's digits, find them, and compare six methods on them.
+    """Corrupt 40 % of the labels of scikit-learn's digits, find the wrong labels, and compare six methods.
 
-    About half a minute on two cores. Runs that are in ``out`` already are not trained again.
+    The demo takes about half a minute on two cores. Finished runs in ``out`` are not trained again.
 
     Args:
         out: the folder for the runs and the table.
-        epochs: by default 40 for the comparison, and what an audit takes by default.
+        epochs: the number of epochs; by default 40 for the comparison and the default of an audit.
         seed: the seed of all random numbers.
-        begin: called before each run, with its name and the seed.
+        begin: called before each run with the name of the method and the seed.
         progress: as for ``train``.
 
     Returns:

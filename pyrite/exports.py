@@ -40,18 +40,18 @@ class Exported(NamedTuple):
 def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> Exported:
     """Export the model of a run, or write its model card; the suffix of ``path`` determines the format.
 
-    ``.onnx`` is for onnxruntime and others, ``.pt2`` for PyTorch (``torch.export.load``), and ``.md`` is the model
-    card. The exported model maps samples in the format of the training data to scores; it includes the normalisation
-    and the net of ``efficientnet_lite`` features. Compute other features before. Apply a softmax for probabilities.
-    The file contains the class names as JSON: the metadata entry ``classes`` in ONNX, the extra file ``classes.json``
-    in ``.pt2``.
+    ``.onnx`` is the format of onnxruntime and other runtimes, ``.pt2`` that of PyTorch (``torch.export.load``), and
+    ``.md`` selects the model card. The exported model maps samples in the format of the training data to scores; a
+    softmax gives probabilities. It includes the normalisation and the net of ``efficientnet_lite`` features; other
+    features must be computed before. The file contains the class names as JSON: in the metadata entry ``classes`` in
+    ONNX, and in the extra file ``classes.json`` in ``.pt2``.
 
     Args:
         run: a run, or its folder.
         path: the file to write.
 
     Returns:
-        The file, what its model takes as input, and the features that it does not include.
+        The file, the input format of the model, and the features that it does not include.
 
     >>> import tempfile
     >>> import pyrite

@@ -35,14 +35,14 @@ REGISTRIES: dict[str, Registry[Any]] = {
 def register(name: str, thing: Any) -> None:
     """Register your own loss, method, noise model, net, encoder, optimiser, schedule or data set under a name.
 
-    The name then works like a built-in one: in ``pyrite.train(data, loss="mine(sharpness=2)")``, in recipes, in
-    comparisons and in the ranges of ``tune``. For the command line, declare an entry point: docs/training.md.
+    The name can then be used like a built-in one: in ``pyrite.train(data, loss="mine(sharpness=2)")``, in recipes, in
+    comparisons and in the ranges of ``tune``. For the command line, declare an entry point (docs/training.md).
 
     Args:
-        name: as it will be written. It must not be taken; only what it stands for already may be defined anew.
+        name: the name in spec strings. A name that is in use raises an error, unless the same object is defined again.
         thing: a class that derives from ``pyrite.Loss``, ``Method``, ``Noise``, ``Architecture`` or the like; a
-            function whose return annotation is one of these, or ``pyrite.Dataset``; or a data set. The arguments of a
-            class must be kept as attributes of the same names, from which their spec strings are written.
+            function whose return annotation is one of these, or ``pyrite.Dataset``; or a data set. A class must store
+            its arguments as attributes of the same names, because spec strings are built from them.
 
     >>> import pyrite
     >>> def two_blobs(samples: int = 100) -> pyrite.Dataset:

@@ -99,31 +99,31 @@ def audit(
     """Find wrong labels, estimate the noise rate and suggest corrections.
 
     Args:
-        what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
-            given labels, as class numbers or as texts that are names of ``classes``. Labels of several
-            annotators are a table, one row per sample, one column per annotator, with −1, None or NaN for gaps.
-        labels: the labels of the samples, if ``what`` is samples: ``audit(X, y)`` is ``audit((X, y))``.
-        scores: the scores of a model, one row per sample, one column per class, which a data frame
-            names. The model must not have been trained on that sample's label, because memorised labels look right.
-            The scale of the scores does not matter. Pass a list for several models; their disagreement separates model
-            errors from label errors.
-        kind: the kind of the scores: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never
+        what: data in any format that ``train`` accepts, on which nets are trained first; a run or its folder; or, with
+            ``scores``, the given labels, as class indices or as names of ``classes``. Labels of several annotators are
+            a table with one row per sample and one column per annotator, with −1, None or NaN for missing labels.
+        labels: the labels, if ``what`` contains only samples: ``audit(X, y)`` is ``audit((X, y))``.
+        scores: the scores of a model, with one row per sample and one column per class; the columns of a data frame are
+            the class names. Scores must be out of sample: the model that scores a sample must not have been trained on
+            its label, because memorised labels look right. The result does not depend on the scale of the scores. Pass
+            a list for several models; their disagreement separates model errors from label errors.
+        kind: the kind of ``scores``: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never
             inferred.
-        embeddings: with ``scores``: one row per sample, for which neighbours are further evidence.
-        classes: the names of the classes, in the order of the scores' columns, or a choice of a frame's columns.
-        data: with ``scores``: the samples, as ``train`` takes them, which the page shows. Wrong labels are looked for
-            in the columns of a table.
-        metadata: further columns of the samples, a frame or a table file, in which wrong labels are looked for. The
-            first column names the samples if they are files; else rows are in their order.
-        out: the run directory; finished training in it is not repeated.
+        embeddings: with ``scores``, one row per sample; they add a nearest-neighbour model.
+        classes: the names of the classes in the order of the columns of ``scores``, or the columns of a frame to use.
+        data: with ``scores``, the samples to show on the page, in any format that ``train`` accepts. The columns of a
+            table are searched for slices with many wrong labels.
+        metadata: further columns of the samples to search for slices: a frame or a file. If the samples are files, the
+            first column contains their names; otherwise rows must have the order of the samples.
+        out: the run directory. A finished run in it is not repeated.
         progress: show the progress; by default if standard error is a terminal.
-        observers, stop: of the training, as ``train`` takes them.
-        options: for training, as ``train`` takes them. By default nets are cross-fitted (``cross_fit``), with ``loss``
-            if it is given. A ``method`` trains as it is, with a fifth held out, or more if samples are few. Where
-            nothing is trained, ``seed`` alone can be given.
+        observers, stop: as for ``train``.
+        options: those of ``train``. By default, nets are cross-fitted (``cross_fit``) with ``loss``, if it is given. A
+            ``method`` trains one run and holds out a fifth of the samples, or more of a small data set. If nothing is
+            trained, only ``seed`` is accepted.
 
     Returns:
-        The ranking, probabilities and suggestions of all labels, and the estimated noise.
+        The ranking of all labels, their probabilities of being wrong, suggested labels, and the estimated noise.
 
     >>> true = np.arange(600) % 3
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))

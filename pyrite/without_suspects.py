@@ -33,19 +33,19 @@ def train_without_suspects(
     audited: Callable[[Audit], None] = lambda result: None,
     **options: Unpack[Settings],
 ) -> Run:
-    """Train and audit in ``OUT/audit``, then train in ``OUT`` without the suspects.
+    """Audit in ``OUT/audit``, then train in ``OUT`` without the suspects.
 
-    Call it again with the same arguments to continue an interrupted run.
+    Call the function again with the same arguments to continue an interrupted run.
 
     Args:
         data: as for ``train``.
-        out: the folder of the second run; by default a new one.
+        out: the directory of the second run; by default a new one.
         progress: as for ``train``.
         observers: called in both runs.
         audited: called with the audit, before the second run.
         options: those of ``train``. Labels with a probability of ``drop_suspects`` or more of being wrong are dropped.
-            ``minutes`` is the length of both runs together.
-            The first run holds out a fifth of the samples if ``validation`` is not given.
+            ``minutes`` is the time limit of both runs together. The audit holds out a fifth of the samples by default
+            (``validation``).
 
     Returns:
         The second run.

@@ -58,40 +58,40 @@ class Annotator(NamedTuple):
 class Audit:
     """The result of an audit, for every label in the order of the samples, and for all labels together.
 
-    If the evidence cannot separate wrong labels from right ones (``can_tell`` is False), there is a ranking but there
-    are no suspects, and probabilities, noise rate and matrix are NaN.
+    If the scores cannot separate wrong labels from right ones, ``can_tell`` is False. The audit then contains a ranking
+    but no suspects, and probabilities, noise rate and matrix are NaN.
 
     Attributes:
         labels: the given labels.
-        classes: their names.
-        index: the samples' numbers in the data set.
-        score: the log-odds that the label is wrong, which differ even where the probability rounds to 1.
-        choices: the most likely true classes of every sample, most likely first, up to five.
-        likelihoods: their probabilities.
-        threshold: labels with this probability of being wrong or more are suspects.
-        noise_rate: the fraction of wrong labels.
-        noise_rate_error: its standard error from sampling alone.
-        noise_interval: the 90 % interval of the noise rate, calibrated on the data sets that the estimate was learned
-            from; a 95 % interval after a review.
-        advice: how to narrow that interval; empty if it is narrow.
-        matrix: T[i, j] = P(given j | true i).
-        matrix_error: its standard errors.
-        can_tell: whether the evidence separates wrong labels from right ones.
-        probabilities: from log-odds of a wrong label to the probability of every class; None if that is not known.
-        evidence: the audit scores of every sample, by the names of ``pyrite.auditing.SCORES``.
+        classes: the names of the classes.
+        index: the index of each sample in the data set.
+        score: the log-odds of each label being wrong. They differ even where the probabilities round to 1.
+        choices: up to five classes per sample, in decreasing order of their probability of being the true class.
+        likelihoods: the probabilities of ``choices``.
+        threshold: the smallest probability of a wrong label for which a label is a suspect.
+        noise_rate: the estimated fraction of wrong labels.
+        noise_rate_error: the standard error of ``noise_rate`` from sampling alone.
+        noise_interval: the 90 % interval of ``noise_rate``, calibrated on the data sets to which the estimate was
+            fitted; after a review, a 95 % interval.
+        advice: how to narrow the interval; empty if it is narrow.
+        matrix: the estimated noise matrix, T[i, j] = P(given j | true i).
+        matrix_error: the standard errors of ``matrix``.
+        can_tell: whether the scores separate wrong labels from right ones.
+        probabilities: a function that maps the log-odds of a wrong label to the probability of every class, or None.
+        evidence: the audit scores of every sample; the keys are names of ``pyrite.auditing.SCORES``.
         paths: the files of the samples; empty if they are not files.
-        true: the true labels, where they are known. Only reports use them.
-        warnings: problems that a user should know about.
-        data_issues: problems that are found without a net: copies, near-empty classes, unreadable files.
-        run: the run that the evidence is from, with its model; None if scores were given.
+        true: the true labels, if they are known. Only reports use them.
+        warnings: problems of the data or of the audit.
+        data_issues: problems found without training: copies, near-empty classes and unreadable files.
+        run: the run that computed the scores, with its model; None if scores were passed.
         review: the review that recalibrated the probabilities; None before a review.
-        annotators: by name, if there are several; ``labels`` are then their consensus without the model, and
-            ``suggested`` and ``posterior`` are the consensus with it.
+        annotators: the result for each annotator by name, if there are several. ``labels`` are then the consensus of
+            the annotators without the model, and ``suggested`` and ``posterior`` the consensus with the model.
         annotations: the labels of several annotators; None if there are none.
-        model_rate: how often the class that the model prefers is wrong, by the consensus; NaN if it is not known.
-        slices: where labels are wrong far more often, by the columns of the samples; the clearest first.
+        model_rate: the estimated fraction of samples for which the model prefers a wrong class; NaN if it is unknown.
+        slices: groups of samples with far more wrong labels than the rest, the clearest first.
         leaks: columns that reveal the label.
-        data: the samples, where they were passed beside scores.
+        data: the samples, if they were passed together with scores.
 
     >>> import pyrite
     >>> true = np.arange(300) % 3
@@ -137,7 +137,7 @@ class Audit:
         return f"<audit: {self.sentence}>"
 
     def table(self, count: int = 10) -> Table:
-        """The first samples of the ranking: given and suggested label, and how likely the given one is wrong."""
+        """The first samples of the ranking: given label, suggested label, and probability of a wrong label."""
         columns = self._columns()
         sample = "path" if self.paths else "index"
         names = {sample: "sample", "given": "given", "suggested": "suggested", "wrong_probability": "probably wrong"}
@@ -161,8 +161,8 @@ class Audit:
     def posterior(self) -> npt.NDArray[np.float32]:
         """The probability of each true class given scores and label, one row per sample.
 
-        That of the given label is 1 − ``wrong_probability``. It is computed on first use, as a table of many classes is
-        large, and NaN if it is not known.
+        The probability of the given label is 1 − ``wrong_probability``. The table is computed on first use; unknown
+        values are NaN.
         """
         if not self.can_tell or self.probabilities is None:
             return np.full((len(self), len(self.classes)), np.nan, np.float32)
@@ -176,17 +176,17 @@ class Audit:
 
     @cached_property
     def ranking(self) -> Ints:
-        """Rows by decreasing score; ties keep the order of the samples."""
+        """Rows in decreasing order of ``score``; ties keep the order of the samples."""
         return np.argsort(-self.score, kind="stable")
 
     def ranked_by(self, name: str) -> Ints:
-        """Rows by decreasing values of one of the scores in ``evidence``, without those where it is not known."""
+        """Rows in decreasing order of one of the scores in ``evidence``, without rows where this score is unknown."""
         known = np.flatnonzero(np.isfinite(self.evidence[name]))
         return known[np.argsort(-self.evidence[name][known], kind="stable")]
 
     @property
     def no_class(self) -> Floats | None:
-        """How little a sample looks like any class, whatever its label; None if it is not known."""
+        """A score that is high for samples that resemble no class, whatever the label; None if it is unknown."""
         return self.evidence.get("no_class")
 
     @cached_property
@@ -195,7 +195,7 @@ class Audit:
         return np.asarray(self.wrong_probability >= self.threshold)
 
     def expected_wrong(self, first: int = 100) -> float:
-        """How many of the first labels of the ranking are expected to be wrong; NaN if ``can_tell`` is False."""
+        """The expected number of wrong labels among the first labels of the ranking; NaN if ``can_tell`` is False."""
         return float(self.wrong_probability[self.ranking[:first]].sum())
 
     @property
@@ -205,12 +205,12 @@ class Audit:
 
     @property
     def label_next(self) -> Ints:
-        """Rows in the order in which one more label of an annotator would help the consensus most."""
+        """Rows in decreasing order of the gain of one more label for the consensus."""
         return self.ranked_by("label_gain")
 
     @cached_property
     def confusions(self) -> tuple[Confusion, ...]:
-        """Which wrong labels are given to which class, the most frequent first."""
+        """The pairs of true and given class of the wrong labels, the most frequent first."""
         suspects = self.is_suspect & (self.suggested != self.labels)
         pairs, counts = np.unique(np.stack([self.suggested, self.labels], 1)[suspects], axis=0, return_counts=True)
         names = self.classes
@@ -244,14 +244,15 @@ class Audit:
         return f"{rate}; most often {first.true} labelled as {first.given}"
 
     def reviewed(self, decisions: "Decisions") -> "Audit":
-        """The audit after a review: probabilities, noise rate, interval, threshold and suspects by the decisions.
+        """Recalibrate probabilities, noise rate, interval, threshold and suspects by the decisions of a review.
 
-        Keep means that a label is right, relabel and drop that it is wrong; unsure is not counted. A decision counts
-        for labels of similar probability, and those on labels of the random check for all. ``review`` has the details.
+        *Keep* counts as a right label, *relabel* and *drop* count as wrong labels, and *unsure* is not counted. A
+        decision affects labels of similar probability; decisions on the random check affect all labels. The attribute
+        ``review`` of the result has the details.
 
         Args:
-            decisions: the file of corrections that the page downloads, the ``Corrections`` read from it, or a mapping
-                from numbers of samples to "keep", "relabel", "drop" or "unsure". An earlier review is replaced.
+            decisions: the file of corrections that the page saves, the ``Corrections`` read from it, or a mapping from
+                sample indices to "keep", "relabel", "drop" or "unsure". They replace those of an earlier review.
         """
         from pyrite.auditing.review import review_audit
 
@@ -303,9 +304,9 @@ class Audit:
         return write_or_refuse(path, (json.dumps(self.summary(), indent=2, ensure_ascii=False) + "\n").encode())
 
     def show(self, height: int = 800) -> "InlinePage":
-        """The page on which the suspects are reviewed, as the output of a notebook's cell.
+        """Display the review page as the output of a notebook cell.
 
-        ``height`` is in pixels. Decisions are kept in the browser, and *Download corrections* saves them as a file.
+        ``height`` is in pixels. The browser stores the decisions, and *Download corrections* saves them as a file.
         """
         # Pages are drawn by a package above this one, so it is loaded by name, and only here.
         page: InlinePage = import_module("pyrite.report.audit_page").inline_page(self, height)
@@ -321,11 +322,11 @@ class Audit:
     def to_csv(self, path: str | Path) -> Path:
         """Write all samples in the order of the ranking: the first lines are the suspects.
 
-        Its columns are index, path, given, suggested, with several annotators consensus and consensus_probability, then
-        wrong_probability, score, suspect, after a review ``reviewed`` (the decision), the audit scores, and the columns
-        of the table that the samples are rows of, if the data of the run can be read.
-        ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
-        formula are written with an apostrophe before them, which is removed when they are read.
+        The columns are ``index``, ``path``, ``given``, ``suggested``, ``wrong_probability``, ``score``, ``suspect`` and
+        the audit scores. With several annotators, ``consensus`` and ``consensus_probability`` are added; after a
+        review, ``reviewed`` (the decision); and for a table whose data can be read, the columns of the table.
+        ``pyrite train --corrections`` and ``--drop-suspects`` read the file. Names that a spreadsheet would interpret
+        as a formula are prefixed with an apostrophe, which is removed when the file is read.
         """
         text = io.StringIO()
         table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
@@ -356,7 +357,7 @@ class Audit:
         return {name: values[self.ranking] for name, values in (columns | {**self.evidence}).items()}
 
     def samples(self) -> Dataset | None:
-        """The data that ``index`` refers to; None if they were not passed, or cannot be read any more."""
+        """The data that ``index`` refers to; None if they were not passed or can no longer be read."""
         if self.data is not None or self.run is None:
             return self.data
         try:

@@ -68,7 +68,7 @@ class Curve(Loss):
     because the backward pass uses it in place of the derivative of ``phi``.
 
     Args:
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> class Squared(Curve):
     ...     def phi(self, margin):

@@ -25,7 +25,7 @@ class CE(Curve):
 
     Args:
         weight: one weight per class, as in PyTorch.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> CE()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
     tensor(2.1269)
@@ -55,7 +55,7 @@ class Focal(Curve):
 
     Args:
         q: the exponent, 0 or more.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> Focal(q=2).value_at(0.0)
     tensor(0.1733)
@@ -98,7 +98,7 @@ class MAE(_Proportional):
     """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric, and slow with many classes.
 
     Args:
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> MAE().weight_at(torch.tensor([0.0, -30.0]))
     tensor([5.0000e-01, 1.8715e-13])
@@ -115,7 +115,7 @@ class RCE(_Proportional):
 
     Args:
         A: the value that stands for log 0; below 0.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> RCE(A=-4).value_at(0.0)
     tensor(2.)
@@ -137,7 +137,7 @@ class GCE(Curve):
 
     Args:
         q: from 0 (not included) to 1.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> GCE(q=0.7).weight_at(torch.tensor(0.0))
     tensor(0.3078)
@@ -166,7 +166,7 @@ class TruncatedGCE(Curve):
     Args:
         q: as for ``GCE``.
         k: the probability up to which the loss is constant.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> TruncatedGCE(q=0.7, k=0.5).weight_at(torch.tensor([-0.1, 0.1]))
     tensor([0.0000, 0.3026])
@@ -197,7 +197,7 @@ class SCE(Curve):
 
     Args:
         q: the share of reverse cross entropy, from 0 to 1.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> SCE(q=0.5).value_at(0.0)
     tensor(0.5966)
@@ -224,7 +224,7 @@ class TCE(Curve):
 
     Args:
         q: the number of terms.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> TCE(q=2).value_at(0.0)
     tensor(0.6250)
@@ -255,7 +255,7 @@ class AUL(Curve):
     Args:
         a: above 1.
         q: the exponent, above 0.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> AUL(a=1.5, q=2).value_at(0.0)
     tensor(0.3750)
@@ -284,7 +284,7 @@ class AGCE(Curve):
     Args:
         a: above 0.
         q: the exponent, above 0.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> AGCE(a=1, q=2).value_at(0.0)
     tensor(0.8750)
@@ -313,7 +313,7 @@ class AEL(Curve):
 
     Args:
         q: the scale of the exponent, above 0.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> AEL(q=2.5).value_at(0.0)
     tensor(0.1484)
@@ -343,7 +343,7 @@ class IMAE(Curve):
 
     Args:
         T: the contrast of the weights, 0 or more.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> IMAE(T=8).weight_at(torch.tensor([-40.0, 0.0, 40.0]))
     tensor([0.5000, 3.6945, 0.5000])

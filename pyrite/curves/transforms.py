@@ -63,7 +63,7 @@ class Unit(_Transformed):
 
     Args:
         curve: any curve.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> from pyrite.curves import MAE
     >>> Unit(MAE()).weight_at(0.0)
@@ -131,7 +131,7 @@ class Shift(_Moved):
         tau: the initial weight is that of the curve at -tau.
         classes: the number of classes, which gives E.
         margin: E itself, if ``classes`` is not given.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> from pyrite.curves import MAE, expected_margin
     >>> Shift(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
@@ -157,7 +157,7 @@ class Scale(_Moved):
         tau: the initial weight is that of the curve at -tau.
         classes: the number of classes, which gives E.
         margin: E itself, if ``classes`` is not given, as for ``Shift``.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> from pyrite.curves import MAE, expected_margin
     >>> Scale(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)

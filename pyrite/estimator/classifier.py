@@ -41,44 +41,46 @@ _STEPS: Final = 100
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier that does not memorise wrong labels and identifies them.
 
-    First, cross-validation gives held-out scores for every row, for tables by kernel regression or nets, gradient
-    boosting and linear models. The given labels of these rows decide the weight of each model in the prediction. An
-    audit of the scores estimates which labels are wrong. Then the models are trained on all rows: nets with each row
-    weighted by the probability that its label is right, boosting without rows that are likely wrong. The prediction is
-    the mean of their probabilities by these weights.
+    Cross-validation computes held-out scores of every row. For tables, the models are kernel regression or nets,
+    gradient boosting and linear models. Their weights in the prediction are fitted to the given labels of the held-out
+    rows. An audit of the scores estimates the probability that each label is wrong. Then the models are trained on all
+    rows: nets weight each row by the probability that its label is right, and boosting leaves out rows whose label is
+    likely wrong. The prediction is the weighted mean of the probabilities of the models.
 
-    ``fit`` issues a warning if the classes may be confused.
+    ``fit`` issues a warning if the model may confuse classes.
 
-    The order of the rows does not matter, and a weight of 2 is the same as a row twice, to the last bit (up to 100,000
-    rows).
+    The result does not depend on the order of the rows. Up to 100,000 rows, a sample weight of 2 gives bit-identical
+    results to two copies of the row.
 
     Args:
-        loss: a loss of nets or its spec, such as ``"gce(q=0.7)"``; no other models are trained then. None for absolute
-            error, scaled if there are many classes.
-        model: a classifier of scikit-learn, a spec such as ``"resnet20"``, an ``nn.Module``, of which copies are
-            trained, a function that makes one from the shape of an input and the number of classes, or a list of
-            these, which held-out labels weigh. None for a default that depends on the data. Nets are among the models
-            of a table above 1,000 rows or features, or if one of the next three arguments or ``members`` is set.
-        epochs: passes over the data; None for at least 10 epochs and 100 steps.
-        batch_size: rows per step; None for an eighth of the rows, from 16 to 128.
-        lr: the learning rate; None for a default that depends on net and loss.
-        folds: the number of folds of the audit; 0 for no audit. None is 5 for tables and 2 for images.
-        members: the number of nets whose predictions are averaged. None is 5 for tables, and 1 for images or if
-            ``model`` is an ``nn.Module``.
-        random_state: an integer for reproducible results; None for a new seed each time.
-        device: cpu, cuda, cuda:1 or mps; auto is a GPU if there is one.
-        verbose: print a line for each training.
+        loss: the loss of nets or its spec string, such as ``"gce(q=0.7)"``; if it is given, only nets are trained. None
+            for the absolute error, scaled if there are many classes.
+        model: a scikit-learn classifier; the spec string of a net, such as ``"resnet20"``; an ``nn.Module``, which is
+            copied before training; a function that creates a module for an input shape and a number of classes; or a
+            list of these, whose weights are fitted to held-out labels. None for a default that depends on the data. For
+            tables, the default includes nets above 1,000 rows or features, or if ``epochs``, ``batch_size``, ``lr`` or
+            ``members`` is set.
+        epochs: the number of passes over the data for nets; None for at least 10 epochs and 100 steps.
+        batch_size: the number of rows per step; None for an eighth of all rows, from 16 to 128.
+        lr: the learning rate of nets; None for a default that depends on the net and the loss.
+        folds: the number of folds for held-out scores; 0 to skip the audit. None for 5 (tables) or 2 (images).
+        members: the number of nets whose predictions are averaged. None for 5 (tables) or 1 (images, and if ``model``
+            is an ``nn.Module``).
+        random_state: an integer for reproducible results; None for a new seed in each call of ``fit``.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``; ``"auto"`` selects a GPU if available.
+        verbose: whether to print a line for each model that is trained.
 
     Attributes:
         classes_: the distinct labels, sorted.
         n_features_in_: the number of features of a row, or channels of an image.
         feature_names_in_: the names of the columns, if ``X`` had column names that are strings.
-        audit_: the result of the audit, with rows by their ``index``; None without an audit, or with too few rows.
+        audit_: the result of the audit, whose ``index`` contains the positions of the rows; None without an audit, or
+            with too few rows.
         wrong_probability_: the probability that the label of each row is wrong; NaN where it cannot be estimated.
-        suspects_: positions of rows whose labels should be reviewed, the most suspicious first.
+        suspects_: the positions of rows with suspect labels, in decreasing order of the probability of a wrong label.
         noise_rate_: the estimated fraction of wrong labels; NaN where it cannot be estimated.
-        choice_: the models that were tried, their weights in the prediction, and the fraction of held-out labels that
-            each predicted.
+        choice_: the candidate models, their weights in the prediction, and the fraction of held-out labels that each
+            predicts.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -106,11 +108,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.random_state, self.device, self.verbose = random_state, device, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Train on rows of features, images of shape (N, C, H, W), a data frame, a list of texts, or a data set.
+        """Fit to rows of features, images of shape (N, C, H, W), a data frame, a list of texts, or a data set.
 
-        The columns of a frame may be numbers with gaps, truth values, categories, dates or texts. A ``Dataset`` or
-        ``DataLoader`` of PyTorch or a ``Dataset`` of Hugging Face has its own labels, in place of ``y``; if the name of
-        their column cannot be guessed, ``y`` is this name.
+        The columns of a frame can be numbers with missing values, booleans, categories, dates or texts. A ``Dataset``
+        or ``DataLoader`` of PyTorch or a ``Dataset`` of Hugging Face contains its labels; if the label column cannot be
+        inferred, pass its name as ``y``.
         """
         check_order(X, y, "y")
         check_order(X, sample_weight, "sample_weight")

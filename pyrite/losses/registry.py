@@ -89,7 +89,7 @@ class OwnLoss(Loss):
     Args:
         function: maps scores (N, C) and labels (N,) to one loss per sample (N,). If it has a ``reduction``, a copy with
             ``"none"`` is used. Its ``ignore_index``, if any, becomes that of the wrapper.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> OwnLoss(nn.CrossEntropyLoss())(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)

@@ -25,7 +25,7 @@ class MSE(Loss):
 
     Args:
         alpha: the factor of the regulariser.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> MSE()(torch.tensor([0.0, 0.0]), torch.tensor(0))
     tensor(0.5000)
@@ -63,7 +63,7 @@ class Smooth(Loss):
     Args:
         loss: any loss of single samples.
         rate: the weight of the mean over all labels, below 1.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> torch.nn.functional.cross_entropy(torch.tensor([1.0, 0.0]), torch.tensor(0), label_smoothing=0.1)
     tensor(0.3633)
@@ -106,7 +106,7 @@ class Confidence(Loss):
         loss: any loss of single samples.
         beta: the factor of the mean.
         prior: the distribution of the given labels; uniform if None.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> Confidence(CE(), beta=0.5)(torch.tensor([1.0, 0.0]), torch.tensor(0))
     tensor(-0.0934)
@@ -153,7 +153,7 @@ class Peer(Loss):
     Args:
         loss: any loss of single samples.
         alpha: the factor of the loss of the peers.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> Peer(CE(), alpha=1)(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]))
     tensor(-3.)
@@ -209,7 +209,7 @@ class BootSoft(_Bootstrapped):
 
     Args:
         beta: the weight of the label, from 0 to 1.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> BootSoft(beta=0.95)(torch.tensor([1.0, 0.0]), torch.tensor(1))
     tensor(1.2767)
@@ -231,7 +231,7 @@ class BootHard(_Bootstrapped):
 
     Args:
         beta: the weight of the label, from 0 to 1.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> BootHard(beta=0.8)(torch.tensor([1.0, 0.0]), torch.tensor(1))
     tensor(1.1133)

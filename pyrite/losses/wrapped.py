@@ -28,7 +28,7 @@ class Forward(Loss):
     Args:
         matrix: T[i, j] = P(given j | true i).
         curve: the curve of the probability; cross entropy if None.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> Forward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
     tensor(0.5978)
@@ -57,7 +57,7 @@ class Backward(Loss):
     Args:
         matrix: T[i, j] = P(given j | true i), which must have an inverse.
         loss: l; cross entropy if None.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> Backward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
     tensor(0.6931)
@@ -113,7 +113,7 @@ class Normalised(Loss):
 
     Args:
         loss: a loss that is never negative.
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> from pyrite.curves import GCE
     >>> Normalised(GCE(q=0.7))(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))
@@ -169,7 +169,7 @@ class NCE(Normalised):
     """Normalised cross entropy: log p_y / sum over i of log p_i. Symmetric; the losses of all labels add up to 1.
 
     Args:
-        options: those of ``Loss``.
+        options: keyword arguments of ``Loss``.
 
     >>> NCE()(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))
     tensor(0.1509)
@@ -203,7 +203,7 @@ def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> 
         loss: a curve, whose largest weight is that of its ``peak()``; or any other loss of single samples that treats
             all classes equally, such as ``nce`` and its sums.
         classes: how many classes there are; needed for a loss that is no curve, whose weight depends on it.
-        options: those of every loss.
+        options: keyword arguments of ``Loss``.
 
     Returns:
         ``Unit(loss)`` for a curve, otherwise a loss that divides by the number found.

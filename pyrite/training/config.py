@@ -45,16 +45,16 @@ class Missing(NamedTuple):
 
 @final
 class Config:
-    """The settings of a run. The fields are those of ``pyrite.settings``, with objects in place of spec strings.
+    """The settings of a run, with the names of ``pyrite.settings`` and objects in place of spec strings.
 
-    A field is None if it is not given and has no default; ``resolve`` fills these in. ``str(config.method)`` is the
-    spec string of the method. Two configurations are equal if their recipes are.
+    A setting that is not given and has no fixed default is None until ``resolve`` determines it from the data.
+    ``str(config.method)`` is the spec string of the method. Two configurations are equal if their recipes are equal.
 
     Attributes:
-        given: the values by their names, without those that are not given.
+        given: the values that were given, by name.
 
     Args:
-        values: by their names, as text or as objects.
+        values: the values by name, as text or as objects.
 
     >>> config = Config({"data": "digits", "method": "erm(gce(q=0.7))", "epochs": 5})
     >>> str(config.method), config.epochs
@@ -95,7 +95,7 @@ class Config:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the recipe of a run, whose last line is its version."""
+        """Read the recipe of a run; its last line is the version of the format."""
         values = read_file(path)
         try:
             if "version" not in values:
@@ -117,7 +117,7 @@ class Config:
         return type(self)({**self.given, **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """The plain values: an object as its spec string or, if it has none, as its name in Python."""
+        """The plain values: an object becomes its spec string or, if it has none, its name in Python."""
         values: dict[str, Any] = {}
         for name, value in self.given.items():
             if value is None or isinstance(value, bool | int | float | str):
@@ -144,9 +144,9 @@ class Config:
         return "".join(lines)
 
     def differences(self, saved: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """The settings that are other ones in a saved recipe, with their values there and here.
+        """The settings that differ from a saved recipe, with the saved and the current values.
 
-        The device may differ: a run can be continued on another machine.
+        The device is not compared, because a run can be continued on another machine.
         """
         version = saved.get("version", VERSION)
         then = {name: setting.default_in(version) for name, setting in SETTINGS.items()} | dict(saved)
@@ -158,7 +158,9 @@ class Config:
         }
 
     def require_objects(self, of: str = "") -> Self:
-        """Itself; a ``PyriteError`` if an object other than the data is missing that was given in Python."""
+        """Return the configuration; raise ``PyriteError`` if an object that was passed in Python, other than the data,
+        is missing.
+        """
         for name, value in self.given.items():
             if isinstance(value, Missing) and value.problem:
                 raise PyriteError(value.problem)

@@ -273,11 +273,11 @@ def _learning_rate(net: object, features: Encoder | None, method: Method, clippe
 @final
 @dataclass(frozen=True)
 class Start:
-    """A net before training.
+    """The margins of a net before training.
 
     Attributes:
-        margins: of every class as the label, for each input of a batch; sorted.
-        spread: the standard deviation of the scores of an input, over the classes: sigma of Eq. 4.
+        margins: the sorted margins of a batch, for each input with every class as the label.
+        spread: the standard deviation of the scores of an input over the classes, which is sigma in Eq. 4.
 
     >>> measure_start("mlp", shape=(20,), classes=10).margins.shape
     (1280,)
@@ -288,7 +288,7 @@ class Start:
 
     @property
     def margin(self) -> float:
-        """The mean margin, to four digits: the E by which ``shift`` and ``scale`` move a curve."""
+        """The mean margin, rounded to four digits: E of ``shift`` and ``scale``."""
         return float(f"{self.margins.mean():.4g}")
 
 
@@ -301,17 +301,16 @@ def measure_start(
     seed: int = 0,
     batch_size: int = 128,
 ) -> Start:
-    """The margins of a net on one batch before training, in training mode, as in its first step.
+    """Measure the margins of a net on one batch before training, in training mode, as in the first step.
 
-    The mean is over all classes as labels, so that it depends on no labels.
+    The mean is taken over all classes as labels, so it does not depend on the labels of the batch.
 
     Args:
         model: as for ``train``.
-        data: where the batch is from; without it, ``shape`` and ``classes`` describe the inputs, which
-            are normal random numbers.
-        shape: of an input.
+        data: the data set from which the batch is drawn. Without it, inputs are normal random numbers of ``shape``.
+        shape: the shape of one input.
         classes: the number of classes.
-        seed: of the net's initial weights and of the batch.
+        seed: the seed of the initial weights and of the batch.
         batch_size: the size of the batch.
 
     Returns:
@@ -364,14 +363,14 @@ def parts_of(thing: object) -> Iterator[object]:
 def check_on_net(
     loss: str, model: Model = None, data: Dataset | None = None, classes: int | None = None, seed: int = 0
 ) -> Underfitting:
-    """As ``underfitting``, at the measured margin of a net before training.
+    """Test whether a loss will underfit, at the measured margin of a net before training.
 
     Args:
         loss: the spec of a loss.
         model: as for ``train``.
-        data: the data set of the batch; without it, inputs are random numbers.
+        data: the data set from which the batch is drawn; without it, inputs are random numbers.
         classes: the number of classes, if ``data`` is not given.
-        seed: of the initial weights and of the batch.
+        seed: the seed of the initial weights and of the batch.
 
     Returns:
         The report of ``underfitting``.

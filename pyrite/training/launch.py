@@ -74,20 +74,21 @@ def train(
 ) -> Run:
     """Train a model on partly wrong labels and write a run directory.
 
-    Ctrl-C saves the run before it raises ``KeyboardInterrupt``.
+    On Ctrl-C, the run is saved before ``KeyboardInterrupt`` is raised.
 
     Args:
         data: a name, a folder, a file, a pandas or polars frame, arrays, tensors or a list of texts with their labels,
             a ``Dataset`` or ``DataLoader`` of PyTorch, a ``Dataset`` or ``DatasetDict`` of Hugging Face, or a
             ``pyrite.Dataset``. docs/data.md describes each.
         labels: the labels of the samples, if ``data`` has none: ``train(X, y)`` is ``train((X, y))``.
-        out: the folder of the run; by default a new one in ``runs``, named after the time.
-        resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run on the same
-            ``device``. Pass data, net, loss or method again if they were objects; the folder contains everything else.
+        out: the run directory; by default a new one in ``runs``, named after the current time.
+        resume: the directory of a run to continue. The result is byte-for-byte identical to that of an uninterrupted
+            run on the same ``device``. Data, net, loss or method must be passed again if they were objects; the
+            directory contains everything else.
         progress: show the progress; by default if standard error is a terminal.
-        observers: called after every step and every epoch, after the built-in ones. A ``RunObserver`` also receives the
-            run directory and the measurements.
-        stop: called after every step; if it returns True the run is saved and returned unfinished.
+        observers: called after every step and every epoch, after the built-in observers. A ``RunObserver`` also
+            receives the run directory and the measurements.
+        stop: called after every step; if it returns True, the run is saved and returned unfinished.
         settings: those of ``pyrite.settings``, as text or as objects: ``method``, ``noise``, ``epochs``, ... ``model``
             can be your own net, which is trained in place, or a function that returns one for the shape of an input and
             the number of classes. ``loss`` is short for the method ``erm(loss)`` and can be any object with the

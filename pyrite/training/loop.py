@@ -22,7 +22,7 @@ class Observer(Protocol):
 
 
 class RunFailed(Exception):  # noqa: N818  # the name tells what happened
-    """Raised if a run cannot continue; the message states why. Its last checkpoint is intact.
+    """Raised if a run cannot continue; the message contains the reason. The last checkpoint is intact.
 
     >>> import tempfile
     >>> import pyrite
@@ -46,21 +46,21 @@ def fit(
     observers: Sequence[Observer] = (),
     stop: Callable[[], object] | None = None,
 ) -> bool:
-    """Train until ``epochs`` are done, from the position of ``batches``.
+    """Train from the current position of ``batches`` until ``epochs`` epochs are completed.
 
-    Random numbers inside a net, such as dropout, depend only on the seed of the batches, the epoch and the step, so
-    a resumed run draws the same numbers. The global generator of PyTorch is restored afterwards; because threads share
-    it, they train one after the other.
+    Random numbers inside a net, such as those of dropout, depend only on the seed of the batches, the epoch and the
+    step, so a resumed run draws the same numbers. The global generator of PyTorch is restored afterwards. Threads share
+    this generator, so calls in several threads run one after the other.
 
     Args:
-        trainer: a method that was started on a context: ``ERM(loss).start(context)``.
-        batches: those of the context.
-        epochs: the length of the whole run.
+        trainer: the trainer that ``Method.start`` returns, such as ``ERM(loss).start(context)``.
+        batches: the batches of the context.
+        epochs: the total number of epochs of the run.
         observers: called after every step and every epoch, in this order.
-        stop: called after every step; a true result ends training.
+        stop: called after every step; training ends if it returns a true value.
 
     Returns:
-        True if all epochs are done, False if ``stop`` ended training.
+        True if all epochs are completed, False if ``stop`` ended training.
 
     >>> import numpy as np
     >>> import pyrite

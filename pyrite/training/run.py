@@ -60,16 +60,16 @@ class DataChanged(PyriteError):  # noqa: N818  # as RunFailed
 
 @final
 class Run:
-    """A run and its folder.
+    """A training run and its directory.
 
     Files are read on first use. A truncated, missing or invalid file raises a ``ValueError`` that names the file and a
     remedy.
 
     Attributes:
-        path: the folder.
-        config: all of its settings.
-        history: one line per epoch; see docs/diagnostics.md for its names.
-        data: the data set, if it is in memory.
+        path: the run directory.
+        config: all settings of the run.
+        history: one dictionary of metrics per epoch; docs/diagnostics.md describes the metrics.
+        data: the data set, if it is in memory; ``dataset`` reads it otherwise.
 
     >>> import tempfile
     >>> import pyrite
@@ -86,7 +86,7 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path) -> "Run":
-        """Read a run's folder, finished or not."""
+        """Load a run, finished or not, from its directory."""
         folder = Path(path)
         if not (folder / "recipe.toml").is_file():
             runs = sorted(path.parent for path in folder.glob("*/recipe.toml"))  # of a comparison or a search
@@ -105,12 +105,12 @@ class Run:
 
     @property
     def epoch(self) -> int:
-        """The epoch whose model is saved, counted from 1; in an unfinished run the last that is done."""
+        """The epoch whose model is saved, counted from 1; for an unfinished run, the last completed epoch."""
         return int(self._saved["epoch"])
 
     @property
     def choice(self) -> str:
-        """Which epoch's model is saved, and why; empty if there was no choice."""
+        """A sentence that states which epoch is saved and why; empty if there was no choice."""
         saved, last = self._saved, len(self.history)
         if "best_epoch" not in saved:
             return ""
@@ -138,10 +138,11 @@ class Run:
 
     @property
     def table(self) -> dict[str, float | None]:
-        """The result: test accuracy of the saved model and, chosen on test labels, at its best; then the training set.
+        """The results: test accuracy of the saved model, best test accuracy, and metrics of the training set.
 
-        ``clean_accuracy``, ``memorised`` and ``recovered`` are of its epoch; ``final_clean_accuracy`` and the like are
-        of the saved model itself, in a finished run. What needs true labels is None if they are unknown.
+        The best test accuracy is chosen on test labels. ``clean_accuracy``, ``memorised`` and ``recovered`` were
+        measured while the saved epoch was trained; ``final_clean_accuracy`` and the like are measured with the saved
+        model of a finished run. Metrics that require true labels are None if these are unknown.
         """
         if not self.history:
             return {}
@@ -155,20 +156,21 @@ class Run:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """``run.json``: versions, the command, the classes, how inputs are normalised, times."""
+        """The content of ``run.json``: versions, the command, class names, input statistics and times."""
         return read_json(self.path / "run.json", classes=list, warnings=list, shape=list, mean=list, std=list)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes."""
+        """The class names."""
         return tuple(map(str, self.facts["classes"]))
 
     @cached_property
     def labels(self) -> dict[str, npt.NDArray[Any]]:
-        """``labels.npz``, one row per sample: index, given, part (0 trained on, 1 validation, 2 not used, 3 meta set).
+        """The arrays of ``labels.npz``, one row per sample: ``index``, ``given``, ``part`` and others.
 
-        Where it is known ``true``; ``path`` where samples are files, relative to the data's folder; with corrections
-        ``given`` are the corrected labels, and ``original`` those before.
+        ``part`` is 0 (training), 1 (validation), 2 (not used) or 3 (meta set). ``true`` is present if true labels are
+        known, and ``path``, relative to the data folder, if samples are files. With corrections, ``given`` contains the
+        corrected labels and ``original`` the labels before.
         """
         path = self.path / "labels.npz"
         labels = read_labels(path)
@@ -183,7 +185,7 @@ class Run:
 
     @cached_property
     def annotations(self) -> Annotations | None:
-        """The labels of several annotators, from ``annotations.npz``; None if one label of each sample was given."""
+        """The labels of several annotators, from ``annotations.npz``; None if there is one label per sample."""
         path = self.path / "annotations.npz"
         if not path.exists():
             return None
@@ -196,7 +198,7 @@ class Run:
 
     @cached_property
     def samples(self) -> dict[str, npt.NDArray[Any]]:
-        """``samples.npz``: what was recorded of every sample, and the margin histograms of every epoch."""
+        """The arrays of ``samples.npz``: statistics of every sample, and the margin histograms of every epoch."""
         path = self.path / "samples.npz"
         columns = [name for name, column in SAMPLE_COLUMNS.items() if column.saved]
         samples = read_npz(path, *columns, "margin_edges", "margins")
@@ -233,14 +235,14 @@ class Run:
             )
 
     def dataset(self) -> Dataset:
-        """The data it was trained on, read once."""
+        """The training data, read on first use."""
         if self._data is None:
             self._data = load_data(self.config.data, self.config.to_dict())
             self.check_data(self._data)
         return self._data
 
     def check_data(self, data: Dataset) -> None:
-        """Raise ``DataChanged`` unless these are the data that the run was begun with."""
+        """Raise ``DataChanged`` if these are not the data that the run was started with."""
         began = self.facts.get("checksums", {}) if (self.path / "run.json").exists() else {}
         now = checksums(data) if began else {}
         if changed := [name for name in sorted({*began, *now}) if began.get(name) != now.get(name)]:
@@ -250,14 +252,14 @@ class Run:
             )
 
     def method_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """``method.npz``: the arrays of the method, by its own names; empty if there are none."""
+        """The arrays that the method saved in ``method.npz``; empty if there are none."""
         path = self.path / "method.npz"
         return read_npz(path) if path.exists() else {}
 
     def weight_curve(self, epoch: int | None = None) -> WeightNetCurve:
-        """The weighting that ``meta_weight`` learned, after an epoch, the last one by default, as a curve.
+        """The weighting that ``meta_weight`` learned, as a curve; by default after the last epoch.
 
-        It can be drawn beside the fixed ones: ``pyrite curves ce "gce(q=0.7)" RUN``.
+        ``pyrite curves ce "gce(q=0.7)" RUN`` plots it beside curves of losses.
         """
         arrays = self.method_arrays()
         if "weight_net" not in arrays:
@@ -270,7 +272,7 @@ class Run:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The trained net, ready for use. It takes inputs as ``scores`` prepares them."""
+        """The trained net in evaluation mode. ``scores`` encodes and normalises inputs for it."""
         described = _known(self.config.model)
         if not isinstance(described, Architecture):
             weights = self.path / "model.safetensors"
@@ -291,7 +293,7 @@ class Run:
 
     @cached_property
     def features(self) -> Features | None:
-        """What turns samples into numbers, ``run.features.transform(inputs)``; None if they are trained on as is."""
+        """The fitted encoder, used as ``run.features.transform(inputs)``; None if samples are not encoded."""
         described = _known(self.config.features)
         if isinstance(described, Missing | OwnModule):
             raise PyriteError(
@@ -305,7 +307,7 @@ class Run:
         return restored
 
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
-        """Scores of samples as the data set had them: images (N × C × H × W), features (N × F) or records."""
+        """Scores of samples in the format of the data set: images (N, C, H, W), features (N, F) or records."""
         if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
             like = Schema(**self.facts["inputs"])
             check_like((len(inputs), *like.shape), inputs.dtype, like, "inputs")
@@ -321,13 +323,13 @@ class Run:
         return net_scores(self.model, inputs, scale, batch_size)
 
     def predict(self, samples: Any, *, name: str = "") -> Predictions:
-        """The predictions of the model for new samples, which need no labels.
+        """Predict the classes of new samples; labels are not needed.
 
         Args:
-            samples: a file or folder, a data frame, a list of texts, an array or tensor, or a data set, also of PyTorch
-                or Hugging Face, of the kind that the model was trained on. A table must have the columns of the
-                training data, and may have others.
-            name: the column of a table that names a sample.
+            samples: samples of the kind that the model was trained on: a file or folder, a data frame, a list of texts,
+                an array or tensor, or a data set, also one of PyTorch or Hugging Face. A table must have the columns of
+                the training data; additional columns are ignored.
+            name: the column of a table that identifies a sample.
         """
         named = isinstance(samples, str) and samples.partition("(")[0].strip() in DATASETS
         new = read_like(load(samples) if named else samples, self.facts["inputs"], name)
@@ -336,7 +338,7 @@ class Run:
 
     @property
     def results(self) -> Table:
-        """What is known of the usual columns of ``table``, in words and in per cent."""
+        """The default metrics of ``table`` with their descriptions, as percentages."""
         known = {COLUMNS[name]: value for name, value in self.table.items() if value is not None}
         rows = [(each.explanation, f"{each.formatted(value)} %") for each, value in known.items() if each.by_default]
         return Table(("", ""), tuple(rows), title=repr(self)[1:-1])

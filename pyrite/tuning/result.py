@@ -54,17 +54,18 @@ CRITERIA: Final[Mapping[str, Criterion]] = {
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One choice of method, parameters and learning rate, and its outcome.
+    """A method with its parameters and learning rate, and the outcome of training with them.
 
     Attributes:
-        number: from 1; its run is in the folder ``trial-0007``.
-        method: written in full, such as ``erm(gce(q=0.53))``.
+        number: the number of the trial, from 1; trial 7 is in the folder ``trial-0007``.
+        method: the spec string of the method, such as ``erm(gce(q=0.53))``.
         lr: the learning rate.
-        params: the chosen values, by the names of the ranges.
-        state: ``running``, ``complete``, ``pruned`` (ended early, others did better) or ``failed`` (it diverged).
+        params: the selected value of each range, by its name.
+        state: ``running``, ``complete``, ``pruned`` (stopped early, because other trials are better) or ``failed``
+            (diverged).
         values: the criterion on held-out given labels after each epoch.
-        test_accuracy: at the end, if there is a test part; it does not influence the choice.
-        reason: why it failed.
+        test_accuracy: the test accuracy after training, if there is a test part; it does not influence the search.
+        reason: why the trial failed.
 
     >>> trial = Trial(1, "erm(gce(q=0.53))", lr=0.1, params={"q": 0.53}, state="complete", values=(0.5, 0.6))
     >>> str(trial), trial.value
@@ -82,17 +83,17 @@ class Trial:
 
     @property
     def value(self) -> float | None:
-        """The criterion at the end; None if the trial is not complete."""
+        """The criterion after training; None if the trial is not complete."""
         return self.values[-1] if self.state == "complete" else None
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the folder of the trial."""
         return f"trial-{self.number:04d}"
 
     @property
     def short_method(self) -> str:
-        """The method, or its loss if the method is plain training with that."""
+        """The spec string of the method, or that of its loss for ``erm``."""
         return short(read_method(self.method))
 
     def __str__(self) -> str:
@@ -105,12 +106,12 @@ class Tuning:
     """The result of a search.
 
     Attributes:
-        path: its folder, with one run per trial.
-        by: the criterion.
+        path: the folder, with one run directory per trial.
+        by: the criterion of the search.
         trials: all trials.
-        space: what they were chosen from.
-        data: the data as text; None if they were passed as an object.
-        options: the options of ``pyrite.train`` that train with the choice on all samples.
+        space: the search space.
+        data: the name of the data; None if they were passed as an object.
+        options: the options with which ``pyrite.train`` trains the best trial on all samples.
 
     >>> import tempfile
     >>> import pyrite
@@ -129,7 +130,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The first of the complete trials with the best value."""
+        """The complete trial with the best value; for ties, the first."""
         return best_of(self.trials, self.criterion)
 
     @property
@@ -143,12 +144,12 @@ class Tuning:
 
     @property
     def held_out(self) -> int:
-        """The number of samples that trials were compared on."""
+        """The number of held-out samples on which trials are compared."""
         return int(np.count_nonzero(self.run.labels["part"] == Part.VALIDATION))
 
     @property
     def sentence(self) -> str:
-        """The choice and its value, in one sentence."""
+        """A sentence that states the best trial and its value."""
         best, rule = self.best, self.criterion
         states = [trial.state for trial in self.trials]
         others = [f"{states.count(state)} {state}" for state in ("pruned", "failed") if state in states]
@@ -160,7 +161,7 @@ class Tuning:
 
     @property
     def tested(self) -> str:
-        """The test accuracy of the choice in one sentence, if there is a test part; it did not influence the choice."""
+        """A sentence that states the test accuracy of the best trial, if there is a test part."""
         if self.best.test_accuracy is None:
             return ""
         complete = [trial for trial in self.trials if trial.value is not None]
@@ -172,7 +173,7 @@ class Tuning:
 
     @property
     def command(self) -> str | None:
-        """The command that trains with the choice on all samples; None if data or net cannot be written as text."""
+        """The command that trains the best trial on all samples; None if the data or the net have no spec string."""
         plain = all(value is None or isinstance(value, str | int | float | Path) for value in self.options.values())
         return train_command(self.data, self.options) if self.data is not None and plain else None
 
@@ -184,7 +185,7 @@ class Tuning:
 
     @property
     def ranked(self) -> list[Trial]:
-        """The trials, the best first; those without a value come last."""
+        """The trials in order of their values, the best first; trials without a value are last."""
         return sorted(self.trials, key=self.criterion.rank)
 
     def table(self) -> Table:

@@ -42,25 +42,26 @@ def tune(
 ) -> Tuning:
     """Select the loss or method, its parameters and the learning rate without clean labels.
 
-    Each trial holds out a part of the samples and is evaluated at its end on their given labels. Under symmetric noise,
-    the expected accuracy and MAE on these labels are increasing linear functions of the clean ones, so the ranking of
-    models is preserved; docs/tuning.md describes when it is not.
+    Each trial holds out a part of the samples and is evaluated on their given labels after training. Under symmetric
+    noise, the expected accuracy and MAE on these labels are increasing linear functions of the accuracy and MAE on
+    clean labels, so the ranking of models is preserved; docs/tuning.md describes when it is not.
 
-    Call it again with the same ``out`` to continue the search, up to ``trials`` in total. Several processes can share
-    the work; if a process ends, another one resumes its trial.
+    Call the function again with the same ``out`` to continue the search, up to ``trials`` trials in total. Several
+    processes can share the work; if a process ends, another one resumes its trial.
 
     Args:
         data: as for ``train``.
         methods: losses or methods to choose from, with ranges in place of numbers: ``gce(q=between(0.1, 0.9))``,
             ``imae(T=between(0.5, 16, log=True))``, ``scale(one_of(mae, gce(q=0.9)), tau=2, classes=10)``.
-        out: the folder that gets a run for each trial, ``table.md`` and ``tuning.json``.
-        trials: the number of trials altogether.
-        by: the criterion: ``accuracy``, ``mae``, or ``ce``, which misleads on noisy labels.
-        prune: end trials early that are behind the median of the finished ones, after half of their epochs.
+        out: the folder for the run directories of the trials, ``table.md`` and ``tuning.json``.
+        trials: the total number of trials.
+        by: the criterion: ``accuracy``, ``mae``, or ``ce``, which is misleading on noisy labels.
+        prune: whether to stop trials that are worse than the median of the finished trials, at the earliest after half
+            of their epochs.
         progress: show the progress; by default if standard error is a terminal.
-        options: those of ``train``; ``validation`` is 0.2 by default. ``lr`` may also be a range such as
-            ``between(0.01, 1, log=True)``; by default it is from a quarter of the default rate for the net and the
-            method to four times that, unless ``optimiser`` sets a rate.
+        options: those of ``train``; ``validation`` is 0.2 by default. ``lr`` can be a range such as
+            ``between(0.01, 1, log=True)``. By default, the range extends from a quarter to four times the default rate
+            for the net and the method, unless ``optimiser`` sets a rate.
 
     Returns:
         All trials, and the best of them.
