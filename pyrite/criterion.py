@@ -44,11 +44,11 @@ class Loss(nn.Module, ABC):
     """A loss with the interface of ``nn.CrossEntropyLoss``: ``loss(scores, labels)``.
 
     Args:
-        reduction: ``"mean"`` divides by the sum of the weights of the samples that count, as torch does
-            (by the number of samples when labels are distributions); ``"sum"``; or ``"none"``.
-        ignore_index: the label of samples that do not count. If none counts, the mean is NaN, as torch's.
-        weight: one weight per class.
-        check: raise an error for NaN or infinite scores, at the cost of one more pass over them.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. As in PyTorch, the mean divides by the sum of the weights of all
+            samples that are not ignored, or by the number of samples if labels are class probabilities.
+        ignore_index: the label of samples to ignore. If all samples are ignored, the mean is NaN, as in PyTorch.
+        weight: class weights.
+        check: whether to raise an error for NaN or infinite scores, which requires another pass over them.
 
     >>> import torch
     >>> class Brier(Loss):
@@ -73,7 +73,7 @@ class Loss(nn.Module, ABC):
         self.configure(**{**_DEFAULTS, **options})
 
     def configure(self, **options: Any) -> Self:
-        """Set options anew."""
+        """Change options."""
         unknown = set(options) - set(_DEFAULTS)
         if unknown:
             own = [name for name in inspect.signature(type(self)).parameters if name != "options"]
@@ -95,7 +95,7 @@ class Loss(nn.Module, ABC):
 
     @property
     def only_classes(self) -> int | None:
-        """The number of classes of its matrix, prior or class weights; None if it can be used with any number.
+        """The number of classes of the matrix, prior or class weights; None if any number is possible.
 
         Every buffer of a loss has one row per class.
         """
@@ -120,7 +120,7 @@ class Loss(nn.Module, ABC):
         return None
 
     def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
-        """The loss of each row, in expectation where its label is a distribution.
+        """The loss of each row; the expected loss if labels are class probabilities.
 
         ``labels`` are class numbers (M,) or distributions (M, C); ``valid`` is which of them count, None for all.
         """
@@ -136,9 +136,9 @@ class Loss(nn.Module, ABC):
         return values if weight is None else values * weight[labels]
 
     def forward(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The loss of ``scores`` under ``labels``, by the compiled kernel where it can be used.
+        """The loss of ``scores`` under ``labels``, computed by the compiled kernel if possible.
 
-        With ``sample_weight`` the mean is the weighted mean.
+        With ``sample_weight``, the mean is the weighted mean.
         """
         if isinstance(scores, Tensor) and scores.dim() == 2 and scores.shape[1] > 1 and not self.check:
             rows, shape = scores, scores.shape[:1]  # nearly always
@@ -175,7 +175,7 @@ class Loss(nn.Module, ABC):
         return value if value.dim() == len(shape) or self.reduction != "none" else value.reshape(shape)
 
     def plain(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The same in torch's operations, which can be compiled, transformed and differentiated any number of times."""
+        """The same in PyTorch operations, for compilation, function transforms and repeated differentiation."""
         rows, weight, valid = to_rows(scores, finite=self.check), self.weight, None
         if weight is not None:
             wanted = f"one number for each of {rows.shape[1]} classes"
@@ -213,7 +213,7 @@ class Loss(nn.Module, ABC):
         return value.to(dtype)
 
     def denominator(self, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """What the sum of the losses is divided by for their mean: the number of labels, or the sum of their weights.
+        """The denominator of the mean: the number of labels that are not ignored, or the sum of their weights.
 
         ``labels`` are class numbers (M,) or distributions (M, C).
         """
@@ -237,18 +237,18 @@ class Loss(nn.Module, ABC):
         sample_weight: Tensor | None = None,
         chunk: int | None = None,
     ) -> Tensor:
-        """The loss of the scores ``F.linear(input, weight, bias)``, which are never all in memory.
+        """The loss of the scores ``F.linear(input, weight, bias)``, computed in chunks to save memory.
 
-        With ``reduction="none"`` the backward pass computes the scores once more; otherwise gradients are computed
-        together with the value. A loss that depends on the whole batch is computed at once.
+        With ``reduction="none"``, the backward pass computes the scores again; otherwise, gradients are computed
+        together with the value. A loss that depends on the whole batch is computed without chunks.
 
         Args:
             input: (..., hidden).
-            weight: (classes, hidden), as that of ``nn.Linear``.
-            target: class numbers (...), or distributions (..., classes).
+            weight: (classes, hidden), as in ``nn.Linear``.
+            target: class indices (...), or class probabilities (..., classes).
             bias: (classes,).
             sample_weight: (...).
-            chunk: rows that are projected at a time; by default as many as make 16 million scores.
+            chunk: the number of rows that are projected at a time; by default as many as give 16 million scores.
 
         >>> from pyrite.curves import GCE
         >>> hidden, weight = torch.ones(3, 2), torch.tensor([[1.0, 0.0], [0.0, 0.0]])
@@ -285,10 +285,10 @@ class Loss(nn.Module, ABC):
         return projection.projected_sum(copy.copy(self).configure(reduction="sum"), arguments, divisor, size)
 
     def is_symmetric(self, classes: int) -> bool:
-        """Whether the losses under all labels add up to the same number whatever the scores.
+        """Whether the sum of the losses under all labels is the same for all scores.
 
-        A symmetric loss has the same minimiser with and without symmetric noise (Ghosh et al., 2017). It is
-        asked of 600 score vectors with spreads from 0.1 to 10, in float64.
+        A symmetric loss has the same minimiser with and without symmetric noise (Ghosh et al., 2017). The test uses 600
+        score vectors with standard deviations from 0.1 to 10, in float64.
         """
         spread = torch.logspace(-1, 1, 600, dtype=torch.float64).unsqueeze(1)
         noise = torch.randn(600, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -28,11 +28,11 @@ WITHOUT_FLOAT64 = {"mps"}  # Apple's GPUs
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
-    """The soft margin of each sample's label, in the shape of ``labels``.
+    """The soft margin of the label of each sample, in the shape of ``labels``.
 
     Args:
         scores: unnormalised scores of shape (C), (N, C) or (N, C, d1, ...).
-        labels: class numbers of shape (), (N) or (N, d1, ...).
+        labels: class indices of shape (), (N) or (N, d1, ...).
 
     Returns:
         The margins.
@@ -48,7 +48,7 @@ def margin(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def margins(scores: Tensor) -> Tensor:
-    """The soft margins of every class as if it were the label, in the shape of ``scores``.
+    """The soft margins of all classes, each taken as the label, in the shape of ``scores``.
 
     Args:
         scores: as for ``margin``.

@@ -90,13 +90,11 @@ class DataIssues:
 
 
 def data_issues(data: Dataset, labels: Ints | None = None) -> DataIssues:
-    """Find problems of a data set without training.
+    """Find problems of a data set without training a model.
 
-    Two inputs are the same if all their bytes are, in the format that a net receives: two files with the same
-    pixels are copies.
-    Near copies are much closer to each other than independent samples: rows with jitter, images that were saved again,
-    texts with a changed word.
-    Images that turn out to be damaged only when they are read are reported with those that were set aside before.
+    Two inputs are copies if all bytes that a net receives are equal, such as two files with the same pixels. Near
+    copies are much closer to each other than independent samples: rows with jitter, re-encoded images, and texts with a
+    changed word. Unreadable files include those whose damage is detected only when they are read.
 
     Args:
         data: any data set.

@@ -63,9 +63,9 @@ class Tails(NamedTuple):
 class Curve(Loss):
     """A loss phi(margin), with the sample weight w = -phi'.
 
-    The gradient of such a loss with respect to the scores is -w times that of the margin, whose L1 norm is always 2:
-    phi determines only the weight of each sample. A subclass defines ``phi`` and ``w``. Compute ``w`` in log space,
-    because the backward pass uses it in place of the derivative of ``phi``.
+    The gradient of such a loss with respect to the scores is -w times the gradient of the margin, whose L1 norm is
+    always 2. phi therefore determines only the weight of each sample. A subclass defines ``phi`` and ``w``. The
+    backward pass uses ``w`` in place of the derivative of ``phi``, so ``w`` should be computed in log space.
 
     Args:
         options: keyword arguments of ``Loss``.
@@ -81,14 +81,14 @@ class Curve(Loss):
 
     @abstractmethod
     def phi(self, margin: Tensor) -> Tensor:
-        """The loss of a margin."""
+        """The loss at a margin."""
 
     @abstractmethod
     def w(self, margin: Tensor) -> Tensor:
-        """The weight of a margin, exactly -phi'."""
+        """The weight at a margin, exactly -phi'."""
 
     def value_at(self, margin: Tensor | float) -> Tensor:
-        """phi of a margin; its derivative is -``weight_at``, to rounding, at any order."""
+        """The loss phi at a margin. Its derivative of any order is that of -``weight_at``, up to rounding."""
         x = _as_margin(margin)
         plain = torch.compiler.is_compiling() or not transformed(x)
         function = _Potential if plain else _TransformedPotential
@@ -96,12 +96,12 @@ class Curve(Loss):
         return value.to(x.dtype)
 
     def weight_at(self, margin: Tensor | float) -> Tensor:
-        """The weight of a sample with this margin: half the L1 norm of the loss's gradient by the scores."""
+        """The weight of a sample with this margin: half the L1 norm of the gradient with respect to the scores."""
         x = _as_margin(margin)
         return self.w(x.float() if x.itemsize < 4 else x).to(x.dtype)
 
     def peak(self) -> Peak:
-        """The largest weight, found on a grid of margins and refined between its neighbours."""
+        """The largest weight, found on a grid of margins and refined locally."""
         found = largest(self._w, self.grid())
         for margin, weight in zip((-torch.inf, torch.inf), self.tails(), strict=True):
             if weight >= found.weight * (1 - 1e-12):
@@ -109,26 +109,26 @@ class Curve(Loss):
         return found
 
     def grid(self) -> Tensor:
-        """Margins in order, between which the weight is smooth and changes little; beyond them it is at its ends.
+        """Sorted margins, between which the weight is smooth and changes little, and beyond which it is constant.
 
-        A curve with a step has it among them; one that is made from others has theirs, moved as they are.
+        The grid contains the steps of a curve. A transformed curve has the transformed grid of its curve.
         """
         return torch.linspace(-_GRID_END, _GRID_END, 4801, dtype=torch.float64)
 
     def tails(self) -> Tails:
         """The limits of the weight at both ends.
 
-        They are ``w`` at infinity or, for a curve that is not defined there, far out.
+        They are ``w`` at infinity or, if the curve is not defined there, at very large margins.
         """
         far = self._w(torch.tensor([-_FAR, _FAR], dtype=torch.float64))
         ends = self._w(torch.tensor([-torch.inf, torch.inf], dtype=torch.float64))
         return Tails(*torch.where(ends.isnan(), far, ends).tolist())
 
     def weight_variance(self) -> float:
-        """Variance of the gradient's L1 norm, 2w, over probabilities spread evenly from 0 to 1.
+        """The variance of the L1 norm of the gradient, 2w, over a uniform distribution of probabilities.
 
-        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, by Gauss' rule between
-        the points of the grid, so that a step in the weight falls between two integrals and not inside of one.
+        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. The integral over the margin uses Gaussian quadrature
+        between the points of the grid, so a step of the weight is at the end of an interval.
         """
         inside = self.grid().clamp(-_GRID_END, _GRID_END)
         edges = merged([inside, torch.linspace(-_GRID_END, _GRID_END, 4801, dtype=torch.float64)])
@@ -139,11 +139,12 @@ class Curve(Loss):
         return float((density * (norm - mean) ** 2).sum())
 
     def asymmetry_bound(self) -> float:
-        """The largest noise ratio r up to which the loss is asymmetric: 1 is best, 0 means for no noise.
+        """The largest noise ratio r up to which the loss is asymmetric, from 0 (for no noise) to 1.
 
-        r is the largest ratio of a wrong label's to the right label's rate. The bound is the infimum of
-        [l(u) - l(u + v)] / [l(0) - l(v)] over probabilities u + v <= 1 (Zhou et al., 2021, Theorem 4), taken
-        on a grid that is dense near 0 and 1, with its limit v -> 0. It is a property of losses that fall with p.
+        r is the ratio of the rate of the most frequent wrong label to the rate of the right label. The bound is the
+        infimum of [l(u) - l(u + v)] / [l(0) - l(v)] over probabilities u + v <= 1 (Zhou et al., 2021, Theorem 4),
+        including the limit v -> 0. It is computed on a grid that is dense near 0 and 1, and is defined for losses that
+        decrease with p.
         """
         if bool((self._w(self.grid()) < 0).any()):
             raise PyriteError(f"{self} rises with the probability somewhere, and has no asymmetry bound")

@@ -50,8 +50,8 @@ class CE(Curve):
 class Focal(Curve):
     """Focal loss: phi = -(1 - p)^q log p, w = (1 - p)^q (1 - p - q p log p).
 
-    Cross entropy for q -> 0; a larger q reduces the weight of learned samples. The gradient includes the factor
-    (1 - p)^q, as in the paper; code that detaches it minimises a different function.
+    Equal to cross entropy for q = 0; a larger q reduces the weight of learned samples. As in the paper, gradients also
+    flow through the factor (1 - p)^q; code that detaches it minimises a different function.
 
     Args:
         q: the exponent, 0 or more.
@@ -95,7 +95,7 @@ class _Proportional(Curve):
 
 @final
 class MAE(_Proportional):
-    """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric, and slow with many classes.
+    """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric; underfits with many classes.
 
     Args:
         options: keyword arguments of ``Loss``.
@@ -111,10 +111,10 @@ class MAE(_Proportional):
 
 @final
 class RCE(_Proportional):
-    """Reverse cross entropy: phi = -A (1 - p), w = -A p (1 - p), with A in place of log 0.
+    """Reverse cross entropy: phi = -A (1 - p), w = -A p (1 - p), where A replaces log 0.
 
     Args:
-        A: the value that stands for log 0; below 0.
+        A: the value that replaces log 0; below 0.
         options: keyword arguments of ``Loss``.
 
     >>> RCE(A=-4).value_at(0.0)
@@ -133,7 +133,7 @@ class RCE(_Proportional):
 class GCE(Curve):
     """Generalised cross entropy: phi = (1 - p^q)/q, w = p^q (1 - p).
 
-    Interpolates between cross entropy (q -> 0) and half the absolute error (q = 1).
+    It interpolates between cross entropy (q -> 0) and half the absolute error (q = 1).
 
     Args:
         q: from 0 (not included) to 1.
@@ -158,10 +158,10 @@ class GCE(Curve):
 
 @final
 class TruncatedGCE(Curve):
-    """Truncated generalised cross entropy: that of ``GCE(q)`` where p > k, constant where p <= k.
+    """Truncated generalised cross entropy: ``GCE(q)`` where p > k, constant where p <= k.
 
-    Samples below the threshold have zero weight, so it requires a partly trained model: with many classes, every sample
-    starts below k.
+    Samples with p <= k have zero weight. The loss therefore requires a partly trained model: with many classes, all
+    samples of an untrained model have p < k.
 
     Args:
         q: as for ``GCE``.
@@ -196,13 +196,13 @@ class SCE(Curve):
     """Symmetric cross entropy: phi = -(1 - q) log p + q (1 - p), w = (1 - q + q p)(1 - p).
 
     Args:
-        q: the share of reverse cross entropy, from 0 to 1.
+        q: the weight of reverse cross entropy, from 0 to 1.
         options: keyword arguments of ``Loss``.
 
     >>> SCE(q=0.5).value_at(0.0)
     tensor(0.5966)
 
-    Wang et al., 2019, as one parameter by Ou & Zhang.
+    Wang et al., 2019; with a single parameter as in Ou & Zhang.
     """
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
@@ -220,7 +220,7 @@ class SCE(Curve):
 class TCE(Curve):
     """Taylor cross entropy: phi = sum over i = 1..q of (1 - p)^i / i, w = (1 - p)(1 - (1 - p)^q).
 
-    Half the absolute error at q = 1; approaches cross entropy as q grows.
+    Equal to half the absolute error for q = 1; it approaches cross entropy as q grows.
 
     Args:
         q: the number of terms.
@@ -289,7 +289,7 @@ class AGCE(Curve):
     >>> AGCE(a=1, q=2).value_at(0.0)
     tensor(0.8750)
 
-    Zhou et al., 2021. The curriculum paper's Table 1 prints (a + 1) without its power.
+    Zhou et al., 2021. Table 1 of the curriculum paper prints (a + 1) without its power.
     """
 
     def __init__(self, a: float = 0.1, q: float = 0.1, **options: Unpack[Options]) -> None:
@@ -335,11 +335,11 @@ class AEL(Curve):
 
 @final
 class IMAE(Curve):
-    """Improved mean absolute error: w = exp(T p (1 - p))/2, the weighting of absolute error with more contrast.
+    """Improved mean absolute error: w = exp(T p (1 - p))/2, the weights of the absolute error with more contrast.
 
-    w approaches 1/2 and not 0 as the margin grows, so the paper's integral for the value diverges. The value here is a
-    potential with the same gradient: phi = -margin/2 + (1/2) integral over t > margin of
-    exp(T sigmoid(t) sigmoid(-t)) - 1, a linear loss plus a bounded bump. T = 8 with noise, 0.5 without.
+    As the margin grows, w approaches 1/2 and not 0, so the integral that defines the loss in the paper diverges. The
+    value here is a potential with the same gradient: phi = -margin/2 + (1/2) integral over t > margin of exp(T
+    sigmoid(t) sigmoid(-t)) - 1, a linear loss plus a bounded term. The paper uses T = 8 with noise and T = 0.5 without.
 
     Args:
         T: the contrast of the weights, 0 or more.
@@ -358,8 +358,9 @@ class IMAE(Curve):
         self._whole = 2 * float(self._integral(torch.tensor(0.5, dtype=torch.float64)))
 
     def phi(self, margin: Tensor) -> Tensor:
-        """With u for the smaller of p and 1 - p the bump is F(u) or 2 F(1/2) - F(u), where F(u) is the integral
-        from 0 to u of (exp(T v (1 - v)) - 1)/(v (1 - v)) dv: entire in v, so a few Gauss points are exact."""
+        """With u the smaller of p and 1 - p, the bounded term is F(u) or 2 F(1/2) - F(u), where F(u) is the integral
+        from 0 to u of (exp(T v (1 - v)) - 1)/(v (1 - v)) dv: entire in v, so a few Gauss points are exact.
+        """
         bump = self._integral((-margin.abs()).sigmoid())
         return 0.5 * (torch.where(margin < 0, self._whole - bump, bump) - margin)
 

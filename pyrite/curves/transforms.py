@@ -57,7 +57,7 @@ class _Transformed(Curve):
 
 @final
 class Unit(_Transformed):
-    """A curve divided by its largest weight, as the curriculum paper does throughout.
+    """A curve divided by its largest weight, as all losses of the curriculum paper are.
 
     The same learning rate then suits every loss.
 
@@ -120,11 +120,11 @@ class _Moved(_Transformed):
 
 @final
 class Shift(_Moved):
-    """A curve shifted so that a sample at the expected initial margin E has the weight at -tau.
+    """A curve, shifted so that a sample at the expected initial margin E has the weight w(-tau).
 
-    w(margin + |E| - tau): with a small tau, the initial weight is high for any number of classes. E is given by Eq. 4
-    for ``classes``, or by ``margin``, the mean margin of your net before training: a number, or ``"measured"``, which
-    training replaces by the number.
+    The weight is w(margin + |E| - tau): with a small tau, the initial weight is high for any number of classes. E is
+    determined by ``classes`` (Eq. 4) or by ``margin``, the mean margin of your net before training: a number, or
+    ``"measured"``, which is replaced by the measured number when training starts.
 
     Args:
         curve: any curve.
@@ -147,10 +147,11 @@ class Shift(_Moved):
 
 @final
 class Scale(_Moved):
-    """A curve rescaled so that a sample at the expected initial margin E has the weight at -tau.
+    """A curve, rescaled so that a sample at the expected initial margin E has the weight w(-tau).
 
-    w(a margin) with a = tau/|E|, and the value phi(a margin)/a. With ``Shift``, the weight vanishes early in training;
-    here it extends over all margins from the start to success, which is the better cure.
+    The weight is w(a margin) with a = tau/|E|, and the value phi(a margin)/a. With ``Shift``, the weight of a sample
+    vanishes early in training. With ``Scale``, it remains until the sample is learned, which prevents underfitting
+    better.
 
     Args:
         curve: any curve.
@@ -198,12 +199,13 @@ MOST_CLASSES = 100_000
 
 
 def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> float:
-    """The mean soft margin of an untrained model with this many classes, whose scores have spread ``sigma``.
+    """The mean soft margin of an untrained model whose scores have the standard deviation ``sigma``.
 
-    By default Eq. 4 of the curriculum paper, ``-log(K - 1) - sigma^2/2 + (exp(sigma^2) - 1)/(2 (K - 1))``, a
-    second-order approximation; with ``exact`` the integral itself, for ``sigma`` up to 50. They differ by 0.0002 at 100
-    classes and by 0.014 at 10. By Jensen's inequality the mean lies between -log(K - 1) - sigma^2/2 and -log(K - 1);
-    where the approximation does not, as with 2 classes or a large spread, it is refused.
+    By default, the mean is approximated to second order by Eq. 4 of the curriculum paper,
+    ``-log(K - 1) - sigma^2/2 + (exp(sigma^2) - 1)/(2 (K - 1))``. With ``exact``, the integral is computed, for
+    ``sigma`` up to 50. Both differ by 0.0002 for 100 classes and by 0.014 for 10. By Jensen's inequality, the mean is
+    between -log(K - 1) - sigma^2/2 and -log(K - 1). If the approximation is outside this range, as for 2 classes or a
+    large ``sigma``, an error is raised.
 
     Args:
         classes: the number of classes, K.
@@ -233,13 +235,13 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
 
 def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, seed: int = 0) -> np.ndarray:
-    """Simulated margins of an untrained model, sorted: the distribution behind ``expected_margin``.
+    """Simulate the margins of an untrained model, whose mean is ``expected_margin``.
 
     Args:
         classes: the number of classes, at most 100,000.
         sigma: the standard deviation of the scores.
-        samples: how many margins to simulate.
-        seed: of the simulation.
+        samples: the number of margins.
+        seed: the seed of the simulation.
 
     Returns:
         The margins in ascending order.

@@ -51,13 +51,13 @@ class CropFlip(HasSpec):
 
     Args:
         pad: the number of pixels added on each side before cropping.
-        crop: the height and width of the crop; by default those of the image.
-        flip: ``"alternate"`` mirrors a random half of the samples in one epoch and the other half in the next, so
-            that two epochs show each image both ways; ``"random"`` draws again in each epoch; ``"none"``.
+        crop: the height and width of the crop; by default the size of the image.
+        flip: ``"alternate"`` mirrors a random half of the samples in one epoch and the other half in the next, so two
+            epochs contain each image and its mirror image; ``"random"`` draws in each epoch; ``"none"`` never mirrors.
         edge: the padding: ``"zeros"`` (black) or ``"reflect"``.
         place: the position of the crop: ``"random"``, or ``"centre"`` as for testing.
-        jitter: the range of brightness, contrast, saturation and hue: ``[0.4, 0.4, 0.4, 0.2]`` multiplies the first
-            three by factors from 0.6 to 1.4 and rotates the hue by up to a fifth of the circle. None disables it.
+        jitter: the ranges of brightness, contrast, saturation and hue: ``[0.4, 0.4, 0.4, 0.2]`` multiplies the first
+            three by factors from 0.6 to 1.4 and rotates the hue by up to a fifth of the circle. None disables jitter.
 
     >>> str(CropFlip(pad=2))
     "crop_flip(pad=2, flip='alternate', edge='zeros', place='random')"
@@ -93,7 +93,7 @@ class CropFlip(HasSpec):
         return images[:, :, rows][:, :, :, columns]
 
     def draw(self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> Draws:
-        """The draws of an epoch in which sample ``index[i]`` of a data set of ``count`` samples is at position i."""
+        """Draw the transformations of an epoch in which sample ``index[i]`` of ``count`` samples is at position i."""
         size, mirrored = self.size(height, width), None
         positions = [side + 2 * self.pad - cut + 1 for side, cut in zip((height, width), size, strict=True)]
         if self.place == "centre":

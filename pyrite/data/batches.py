@@ -50,27 +50,28 @@ _MOVED: Final = "the position of these batches was changed during the iteration:
 
 @final
 class Batches:
-    """Batches of a data set, in an order that depends only on the seed and the epoch.
+    """Batches of a data set in an order that depends only on the seed and the epoch.
 
-    One iteration is one epoch; the next iteration is the next epoch. An iteration that was interrupted continues where
-    it stopped, also in another process: after ``load_state_dict(state_dict())`` the same batches follow, with the same
-    crops and flips, because every draw depends only on the seed, the epoch and the position.
+    One iteration is one epoch; the next iteration is the next epoch. An interrupted iteration can be continued, also in
+    another process: after ``load_state_dict(state_dict())``, the remaining batches are identical, with the same crops
+    and flips, because every draw depends only on the seed, the epoch and the position.
 
     Args:
         inputs: images or features, in the formats of ``Dataset``.
         labels: the given labels, one per input.
         batch_size: samples per batch, over all ranks together.
-        seed: the seed of order, crops and flips.
+        seed: the seed of the order, crops and flips.
         index: the samples to use, such as ``split(...).train``; all by default.
-        shuffle: a new order every epoch.
+        shuffle: whether to shuffle the samples in every epoch.
         augment: how images are cropped and flipped.
-        growth: the sizes of images in the first epochs; by default they are whole.
-        normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
-            converted to float32. Without it bytes are scaled to [0, 1], and other inputs are unchanged.
-        drop_last: drop a last batch that is smaller than the others.
-        most: the maximum number of batches per epoch. Every epoch has a new order, so all samples are eventually used.
-        rank, world_size: each rank gets its slice of every batch. The slices of all ranks, in order, are the batch of
-            a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
+        growth: the sizes of images in the first epochs; by default, images have their full size.
+        normalise: the mean and standard deviation for normalisation. Features are standardised in float64, then
+            converted to float32. By default, uint8 images are scaled to [0, 1], and other inputs are unchanged.
+        drop_last: whether to drop the last batch if it is smaller than the others.
+        most: the maximum number of batches per epoch. Samples are shuffled in every epoch, so all samples are
+            eventually used.
+        rank, world_size: each rank receives a slice of every batch. The slices of all ranks, in order, form the batch
+            of a single process. Their sizes differ by at most one; slices of a small last batch can be empty.
         device: the device of the batches. If the whole data set fits on it, it is kept there.
         workers: the number of threads that read ahead, for images that are read lazily.
 
@@ -175,9 +176,10 @@ class Batches:
         self.epoch, self.position = epoch.number + 1, 0
 
     def in_order(self, index: Labels | None = None) -> "Batches":
-        """The same samples, or those of ``index``, in ascending order, without augmentation: for evaluation.
+        """Batches for evaluation: the same samples, or those of ``index``, in ascending order, without augmentation.
 
-        Batches are about as large in memory as those of training, because no gradients are kept.
+        Batches have up to 500 samples. They need about as much memory as training batches, because no gradients are
+        stored.
         """
         chosen = np.sort(self.index if index is None else index)
         return Batches(
@@ -187,11 +189,11 @@ class Batches:
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, int]:
-        """The epoch and position as plain numbers, and the settings that the order depends on."""
+        """The epoch and position as plain numbers, and the settings that determine the order."""
         return {"epoch": self.epoch, "position": self.position, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at the position of another iteration over the same data."""
+        """Move to the position of another iteration over the same data."""
         for name, value in self._identity.items():
             if state.get(name) != value:
                 raise PyriteError(f"the state is of batches with {name} {state.get(name)!r}, these have {value}")

@@ -59,35 +59,35 @@ class Tracklets(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A data set: ``inputs[i]`` has the label ``labels[i]``, the number of its class in ``classes``.
+    """A data set: ``inputs[i]`` has the label ``labels[i]``, an index into ``classes``.
 
-    Inputs are images, uint8 from 0 to 255 or float32 of any scale, of shape (N, C, H, W), features, float32 or float64
-    of shape (N, F), or ``Records``, the columns of a table or texts. Large image sets are read lazily, when their
-    samples are used. Attributes that a data set does not have are empty or None:
+    Inputs are images of shape (N, C, H, W), uint8 from 0 to 255 or float32 of any scale; features of shape (N, F),
+    float32 or float64; or ``Records``, which are columns of a table or texts. Large image sets are read lazily.
+    Attributes that do not apply to a data set are empty or None.
 
     Attributes:
-        name: of the data set.
+        name: the name of the data set.
         inputs: the samples.
-        labels: their given labels.
+        labels: the given labels of the samples.
         classes: the names of the classes.
         test: the official test part.
         unreadable: images that could not be read and were left out, with the reason.
-        true: the true labels, if ``labels`` are known to be noisy. Only observers have access to them, methods do not.
+        true: the true labels, if ``labels`` are known to be noisy. Observers have access to them; methods do not.
         coarse: the superclass of each sample.
         coarse_classes: the names of the superclasses.
-        human: every column of human labels by its name, in the order of the images.
+        human: the columns of human labels by name, in the order of the images.
         clean: a part of the training data whose labels were checked by hand.
         validation: the official validation part.
-        tracklets: which frames belong together.
-        paths: the file of each sample, relative to the folder of the data, or the name that a column gives it, as text
-            that can be encoded in UTF-8.
+        tracklets: the frames that belong together.
+        paths: the file of each sample, relative to the data folder, or its name in a column, as text that can be
+            encoded in UTF-8.
         columns: the names of the features.
-        groups: the group number of each sample, such as its patient. Whole groups are held out together.
+        groups: the group number of each sample, such as its patient. Whole groups are held out.
         label: the name of the label column.
         schema: how the samples of a table were read.
-        notes: how the data were read, such as which column contains the labels.
-        annotations: the labels of several annotators, of which ``labels`` are the most frequent ones.
-        reading: how each column of a table was read, or why it is left out.
+        notes: how the data were read, for example which column contains the labels.
+        annotations: the labels of several annotators; ``labels`` then contains the most frequent label of each sample.
+        reading: how each column of a table was read, or why it was left out.
 
     >>> Dataset("mine", np.zeros((4, 2)), np.array([0, 1, 0, 1]), ("cat", "dog"))
     <mine: 4 features of 2, 2 classes>
@@ -155,22 +155,22 @@ class Dataset:
 
     @cached_property
     def copies(self) -> Labels:
-        """The same number for copies and near copies of a sample."""
+        """Group numbers that are equal for copies and near copies of a sample."""
         return copy_groups(self.inputs)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """The notes, and sentences about training samples in other parts."""
+        """The notes, and warnings about training samples in other parts."""
         return (*self.notes, *repeats(self))
 
     @cached_property
     def kept_together(self) -> Labels:
-        """The same number for samples that must not be held out from each other: copies, near copies and groups."""
+        """Group numbers that are equal for samples that must stay in one part: copies, near copies and groups."""
         return self.copies if self.groups is None else joined_groups(self.copies, self.groups)
 
     @property
     def numeric(self) -> Numeric:
-        """The inputs, if a net can be trained on them."""
+        """The inputs, if a net can be trained on them directly."""
         if isinstance(self.inputs, Records):
             raise PyriteError(f"the inputs of {self.name} are {self.inputs!r}: turn them into numbers with features")
         return self.inputs

@@ -31,13 +31,13 @@ class Part(IntEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The indices of the samples of each part, ascending. Every sample is in exactly one part.
+    """The sorted indices of the samples of each part. Every sample is in exactly one part.
 
     Attributes:
-        train: for training.
+        train: the training part.
         meta: the meta set.
-        validation: held out during training.
-        test: for testing.
+        validation: the validation part, which is held out during training.
+        test: the test part.
 
     >>> split(np.arange(100) % 2, meta=10, validation=0.1, seed=0).validation.shape
     (10,)
@@ -60,17 +60,17 @@ def split(
 ) -> Splits:
     """Split the samples at random into disjoint parts, stratified by class.
 
-    The size of a part is a number of samples or a fraction of all; the remaining samples are for training. Parts are
-    stratified by the *given*, noisy labels, because true labels are not known in practice. Samples with
-    the same number in ``groups`` are in the same part; sizes are then approximate.
+    The size of a part is a number of samples or a fraction of all samples; the remaining samples are the training part.
+    Parts are stratified by the *given*, noisy labels, because true labels are unknown in practice. Samples with the
+    same number in ``groups`` are in the same part; sizes are then approximate.
 
     Args:
         labels: the given labels.
         meta: the size of the meta set.
         validation: the size of the validation part.
         test: the size of the test part.
-        seed: of the draws; the split is the same on any machine.
-        groups: the group of each sample.
+        seed: the seed of the split, which is the same on any machine.
+        groups: the group number of each sample.
 
     Returns:
         The indices of each part.

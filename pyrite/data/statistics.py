@@ -29,11 +29,11 @@ _ROUNDING: Final = 2.0**-44  # relative to a value: smaller differences may be r
 @final
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and standard deviation of each feature or channel; of images in bytes, scaled to [0, 1].
+    """Mean and standard deviation of each feature or channel; uint8 images are scaled to [0, 1] first.
 
     Attributes:
-        mean: one number per feature or channel.
-        std: the same.
+        mean: the mean of each feature or channel.
+        std: the standard deviation of each feature or channel.
 
     >>> data = np.array([[1.0, 2.0], [3.0, 2.0]])
     >>> Statistics.of(data)
@@ -47,7 +47,7 @@ class Statistics:
     def of(inputs: npt.NDArray[Any] | LazyImages, index: npt.ArrayLike | None = None) -> "Statistics":
         """The statistics of the training data; ``index`` selects its samples.
 
-        Of images that are read lazily, 1,000 evenly spaced ones are used.
+        For images that are read lazily, 1,000 evenly spaced images are used.
         """
         rows = np.arange(len(inputs)) if index is None else np.asarray(index, np.int64)
         if not rows.size:
@@ -76,12 +76,12 @@ class Statistics:
         return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 
     def with_one_scale(self) -> "Statistics":
-        """The same with one deviation for all, the root of the mean variance."""
+        """The same means with one common standard deviation, the root of the mean variance."""
         std = float(np.sqrt(np.mean(np.square(self.std))))
         return Statistics(self.mean, (std,) * len(self.std))
 
     def standardise(self, features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Features with mean 0 and deviation 1, in float32, clipped at ``LIMIT`` on both sides."""
+        """Standardise features to mean 0 and standard deviation 1, in float32, clipped to ±``LIMIT``."""
         mean, std = np.array(self.mean), np.array(self.std)
         # Numbers near the largest of float64 are divided by four, so that subtraction does not overflow.
         part = np.where((np.abs(mean) > 2.0**1000) | (std > 2.0**1000), 0.25, 1.0)

@@ -48,7 +48,7 @@ class Features(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Encoder(HasSpec, ABC):
-    """The configuration of features: ``str(encoder)`` is its spec string.
+    """The configuration of an encoder of samples. ``str(encoder)`` is its spec string.
 
     >>> import pyrite
     >>> str(pyrite.FEATURES["tfidf"]())
@@ -69,14 +69,14 @@ class Encoder(HasSpec, ABC):
 
     @abstractmethod
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> Features:
-        """Features fitted to these rows of the inputs and to no others."""
+        """Fit the encoder to these rows of the inputs only."""
 
     @abstractmethod
     def restore(self, state: State) -> Features:
-        """The features that had this state; a ValueError if it is not the state of such features."""
+        """Restore fitted features from their state. Raises ValueError if the state does not match."""
 
     def check(self, data: Dataset) -> None:
-        """Raise ValueError if it cannot encode the samples of a data set."""
+        """Raise ValueError if the encoder cannot encode the samples of a data set."""
         kind = kind_of(data.inputs)
         if kind not in self.takes:
             wanted = " or ".join(sorted(self.takes))

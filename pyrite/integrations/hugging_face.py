@@ -20,20 +20,20 @@ _IGNORED: Final = -100  # the label that the Trainer does not count
 def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Options]) -> "HFLoss":
     """A loss for ``Trainer(compute_loss_func=...)``.
 
-    It divides the sum over all labels that count by ``num_items_in_batch``, the number of them in all batches of a
-    step, so that accumulated gradients are those of one big batch. Labels of -100 do not count. The Trainer's number is
-    taken as it is, also where it has counted the first tokens of a causal model, as the model's own loss would.
+    The sum over all labels except -100 is divided by ``num_items_in_batch``, the number of these labels in all batches
+    of a step, so accumulated gradients equal those of one large batch. As in the loss of the model itself, the number
+    of the Trainer is used even if it includes the first tokens of a causal model.
 
     Args:
-        loss: a spec or a loss, with the default reduction and ``ignore_index``.
-        shift: whether each label is predicted by the position before it, as in causal language models. It is required
-            for scores of single positions, unless the model returns a ``TokenClassifierOutput``: with the wrong value
-            a model would be trained on wrong targets without an error.
-        options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still
-            divided by the number of labels, because the Trainer counts labels, not weights.
+        loss: a loss or its spec string, with the default ``reduction`` and ``ignore_index``.
+        shift: whether each label is predicted from the position before it, as in causal language models. It is required
+            if there are scores for every position, unless the model returns a ``TokenClassifierOutput``: with the wrong
+            value, a model would be trained on wrong targets without an error.
+        options: ``weight`` and ``check`` of ``Loss``. Class weights multiply losses; the sum is still divided by the
+            number of labels, because the Trainer counts labels, not weights.
 
     Returns:
-        A function of the model's output, the labels and ``num_items_in_batch``.
+        A function of the output of the model, the labels and ``num_items_in_batch``.
 
     >>> loss = hf_loss("ce")
     >>> loss((torch.tensor([[0.0, 0.0], [0.0, 0.0]]),), torch.tensor([1, -100]), num_items_in_batch=2)
@@ -105,17 +105,18 @@ class HFLoss:
 
 
 def hf_fuse(model: Model, loss: str | Loss, *, chunk: int | None = None, **options: Unpack[Options]) -> Model:
-    """Train a causal language model with a loss that projects in chunks, so all scores are never in memory at once.
+    """Fuse the last projection of a causal language model with a loss, so memory never holds all scores.
 
-    The model is changed in place and returned, so one line does it: ``Trainer(model=hf_fuse(model, "gce(q=0.7)"))``.
-    In training mode with ``labels``, its output has the loss and no logits. Otherwise it has logits as before, and the
-    same loss of them. Weights, their names, tied weights and saved files stay as they are.
+    The model is changed in place and returned, as in ``Trainer(model=hf_fuse(model, "gce(q=0.7)"))``. In training mode
+    with ``labels``, its output contains the loss and no logits. Otherwise it contains logits as before, and the same
+    loss. Weights, their names, tied weights and saved files do not change.
 
     Args:
-        model: a causal language model of transformers whose head is an ``nn.Linear``. One that changes its scores after
-            the head, such as by soft capping, is refused in its first step: use ``hf_loss`` for it.
-        loss: a spec or a loss, as for ``hf_loss``.
-        chunk: tokens that are projected at a time; by default as many as make 16 million scores.
+        model: a causal language model of transformers whose head is an ``nn.Linear``. A model that changes its scores
+            after the head, for example by soft capping, raises an error in its first step; use ``hf_loss`` for such a
+            model.
+        loss: a loss or its spec string, as for ``hf_loss``.
+        chunk: the number of tokens that are projected at a time; by default as many as give 16 million scores.
         options: as for ``hf_loss``.
 
     Returns:

@@ -21,14 +21,14 @@ class Log(Protocol):
 
 
 class Logged:
-    """An observer that logs a run: ``step/loss`` after every step, and after every epoch the line of its history under
-    ``epoch/``, without unknown values.
+    """An observer that logs a run. It logs ``step/loss`` after every step and the history under ``epoch/`` after every
+    epoch.
 
-    Steps are those of the optimiser, from 1. Only process 0 logs.
+    Steps are optimiser steps, counted from 1. Unknown values are omitted. Only process 0 logs.
 
     Args:
         logger: a function that is called as ``logger(values, step=step)``, such as ``wandb.log`` or
-            ``mlflow.log_metrics``; or an object with such a method ``log``.
+            ``mlflow.log_metrics``, or an object with a method ``log(values, step)``.
 
     >>> import pyrite
     >>> class Printer:
@@ -70,14 +70,14 @@ class Logged:
 
 @final
 class TensorBoard(Logged):
-    """An observer that writes for TensorBoard: the loss of every step, and after every epoch the line of the history
-    and the margins of right and wrong labels.
+    """An observer that writes TensorBoard logs: the loss of every step, and the history and margins of every epoch.
 
-    Everything is drawn over the number of steps. A resumed run continues in the same folder: what was written
-    after the step at which it continues is marked as obsolete, and TensorBoard leaves it out.
+    The horizontal axis is the number of steps. The margins are histograms for right and wrong labels. A resumed run
+    continues in the same folder; entries after the step at which it continues are marked as obsolete, and TensorBoard
+    ignores them.
 
     Args:
-        path: the folder to write to; by default ``tensorboard`` in the run's folder.
+        path: the folder to write to; by default ``tensorboard`` in the run directory.
 
     >>> TensorBoard("runs/board").path
     PosixPath('runs/board')

@@ -35,8 +35,8 @@ def loss(spec: object, **options: Unpack[Options]) -> Loss:
     A module or function with the interface of ``nn.CrossEntropyLoss(reduction="none")`` is wrapped in a loss.
 
     Args:
-        spec: such as ``"gce(q=0.7)"`` or a weighted sum; a loss; or a module or function.
-        options: those of ``Loss``: ``reduction``, ``ignore_index``, ``weight`` and ``check``.
+        spec: a spec string, such as ``"gce(q=0.7)"`` or a weighted sum; a loss; or a module or function.
+        options: keyword arguments of ``Loss``: ``reduction``, ``ignore_index``, ``weight`` and ``check``.
 
     Returns:
         The loss.
@@ -82,9 +82,9 @@ term. Ou & Zhang divide every loss by its largest weight: write ``unit(...)`` ar
 
 @final
 class OwnLoss(Loss):
-    """A wrapper of any module or function with the interface of ``nn.CrossEntropyLoss(reduction="none")``.
+    """A loss that wraps a module or function with the interface of ``nn.CrossEntropyLoss(reduction="none")``.
 
-    Each sample's loss must depend only on that sample. Otherwise, write a ``Loss`` with ``couples = True``.
+    The loss of a sample must depend only on this sample. Otherwise, write a ``Loss`` with ``couples = True``.
 
     Args:
         function: maps scores (N, C) and labels (N,) to one loss per sample (N,). If it has a ``reduction``, a copy with
@@ -121,9 +121,9 @@ class OwnLoss(Loss):
         return values.to(wide_dtype(scores))
 
     def try_out(self, classes: int) -> None:
-        """Refuse a loss that does not give one value per sample, before anything is trained.
+        """Raise an error if the loss does not return one value per sample, before training starts.
 
-        A copy is tried, so that buffers of the loss stay as they are.
+        The check uses a copy, so the buffers of the loss do not change.
         """
         with torch.enable_grad():
             scores = torch.zeros(2, classes, requires_grad=True)

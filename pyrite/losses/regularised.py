@@ -18,10 +18,10 @@ from pyrite.soft_margin import row_margins
 
 @final
 class MSE(Loss):
-    """Squared error with a free regulariser: 2 (1 - p_y) - 2 alpha (1 - sum over i of p_i^2).
+    """Squared error with an adjustable regulariser: 2 (1 - p_y) - 2 alpha (1 - sum over i of p_i^2).
 
-    alpha = 0.5 is the squared error, the sum over i of (e_y - p)_i^2; alpha = 0 is absolute error. The loss of a
-    certain, right prediction is 0 for every alpha.
+    alpha = 0.5 is the squared error, the sum over i of (e_y - p)_i^2, and alpha = 0 the absolute error. The loss is 0
+    for p_y = 1 and every alpha.
 
     Args:
         alpha: the factor of the regulariser.
@@ -41,9 +41,9 @@ class MSE(Loss):
         return _pick(self.per_label(scores), labels)
 
     def per_label(self, scores: Tensor) -> Tensor:
-        """With e = 1 - p_y it is 2 e (1 - 2 alpha) + 2 alpha (e^2 + sum over j != y of p_j^2), where nothing cancels.
+        """Compute 2 e (1 - 2 alpha) + 2 alpha (e^2 + sum over j != y of p_j^2) with e = 1 - p_y, without cancellation.
 
-        The sum over the others is taken without the leading class, whose square would swallow the rest."""
+        The leading class is left out of the sum over the others, because its square would absorb their squares."""
         margin = row_margins(scores)
         rest = logsigmoid(-margin)
         square = (2 * logsigmoid(margin)).exp()
@@ -90,7 +90,7 @@ class Smooth(Loss):
         return (1 - self.rate) * every + self.rate * every.mean(1, keepdim=True)
 
     def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
-        """Class weights belong to the labels that are mixed in as well, as in torch."""
+        """As in PyTorch, class weights also apply to the labels that are mixed in."""
         if weight is None:
             return super().per_sample(rows, labels, weight, valid)
         weighted = self.loss.per_label(rows) * weight
@@ -100,7 +100,7 @@ class Smooth(Loss):
 
 @final
 class Confidence(Loss):
-    """A loss minus beta times its mean over labels drawn from the prior: it rewards confident predictions.
+    """A loss minus beta times its mean over labels drawn from the prior, which rewards confident predictions.
 
     Args:
         loss: any loss of single samples.
@@ -111,7 +111,7 @@ class Confidence(Loss):
     >>> Confidence(CE(), beta=0.5)(torch.tensor([1.0, 0.0]), torch.tensor(0))
     tensor(-0.0934)
 
-    Cheng et al., 2021 (the regulariser that peer loss has in expectation).
+    Cheng et al., 2021. Peer loss has this regulariser in expectation.
     """
 
     prior: Tensor | None
@@ -144,11 +144,11 @@ class Confidence(Loss):
 
 @final
 class Peer(Loss):
-    """A loss minus alpha times that of a random input under a random label: it does not reward chance agreement.
+    """A loss minus alpha times the loss of a random input under a random label.
 
-    The peers come from the batch: the next sample's scores with the label of the one after it. In a shuffled
-    batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples
-    that are ignored are not used as peers.
+    Agreement by chance is therefore not rewarded. The peers come from the batch: the scores of the next sample with the
+    label of the sample after it. In a shuffled batch, these are independent draws, so the loss draws no random numbers.
+    Ignored samples are not used as peers.
 
     Args:
         loss: any loss of single samples.
@@ -175,7 +175,7 @@ class Peer(Loss):
         raise PyriteError(f"{self} has no loss for every label: it depends on the labels of the whole batch")
 
     def is_symmetric(self, classes: int) -> bool:
-        """In expectation over peers it is symmetric exactly where its loss is."""
+        """Whether the wrapped loss is symmetric; the expectation over peers then is symmetric too."""
         return self.loss.is_symmetric(classes)
 
     def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
@@ -194,7 +194,7 @@ class _Bootstrapped(Loss):
 
     @abstractmethod
     def under_itself(self, scores: Tensor) -> Tensor:
-        """What each prediction costs under itself."""
+        """The loss of each prediction with itself as the target."""
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         return self.beta * self.ce.at_label(scores, labels) + (1 - self.beta) * self.under_itself(scores)
@@ -227,7 +227,7 @@ class BootSoft(_Bootstrapped):
 
 @final
 class BootHard(_Bootstrapped):
-    """Hard bootstrapping: cross entropy of the label, beta, and of the class predicted now, 1 - beta.
+    """Hard bootstrapping: beta times cross entropy plus 1 - beta times the cross entropy of the predicted class.
 
     Args:
         beta: the weight of the label, from 0 to 1.

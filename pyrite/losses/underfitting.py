@@ -66,20 +66,20 @@ class Underfitting:
 def underfitting(
     loss: str | Loss, classes: int, margin: float | None = None, spread: float = 1.0, net: str = ""
 ) -> Underfitting:
-    """Test whether ``loss`` will underfit with this many classes, and find the ``scale`` and ``shift`` that cure it.
+    """Predict whether a loss will underfit, and suggest a ``scale`` or ``shift`` that prevents it.
 
-    ``margin`` and ``spread`` are measured on the untrained net that is named ``net`` (``pyrite.check_on_net``); the
-    default margin is that of Eq. 4 for scores with a spread of 1.
+    ``pyrite.check_on_net`` measures ``margin`` and ``spread`` on an untrained net. The default margin is that of Eq. 4
+    for scores with a standard deviation of 1.
 
     Args:
         loss: a loss or its spec.
         classes: the number of classes.
-        margin: the mean margin before training; that of Eq. 4 if None.
+        margin: the mean margin before training; Eq. 4 if None.
         spread: the standard deviation of the scores before training.
-        net: the name of the net on which both were measured.
+        net: the name of the net on which ``margin`` and ``spread`` were measured.
 
     Returns:
-        The initial weight, the verdict and the cures; ``str`` of it is the text of ``pyrite check``.
+        The initial weight, the verdict and suggested losses; ``str`` returns the text of ``pyrite check``.
 
     >>> report = underfitting("mae", classes=100)
     >>> report.verdict, round(report.initial, 3), report.cures[0]

@@ -21,9 +21,9 @@ _Matrix = Tensor | Sequence[Sequence[float]]
 
 @final
 class Forward(Loss):
-    """Forward correction: the loss of the *given* label's probability, the sum over i of T[i, y] p_i.
+    """Forward correction: a curve of the probability of the *given* label, the sum over i of T[i, y] p_i.
 
-    Its margin is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so ``curve`` can be any curve.
+    The margin of this probability is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so ``curve`` can be any curve.
 
     Args:
         matrix: T[i, j] = P(given j | true i).
@@ -52,11 +52,11 @@ class Forward(Loss):
 
 @final
 class Backward(Loss):
-    """Backward correction: the sum over j of (T^-1)[y, j] l(s, j), whose mean over the noise is the clean loss.
+    """Backward correction: the sum over j of (T^-1)[y, j] l(s, j), whose expectation over the noise is the clean loss.
 
     Args:
         matrix: T[i, j] = P(given j | true i), which must have an inverse.
-        loss: l; cross entropy if None.
+        loss: the loss l; cross entropy if None.
         options: keyword arguments of ``Loss``.
 
     >>> Backward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
@@ -109,7 +109,7 @@ def _fits(matrix: Tensor, scores: Tensor) -> None:
 
 
 class Normalised(Loss):
-    """l(s, y) / sum over i of l(s, i), for a non-negative loss.
+    """A non-negative loss, normalised by its sum over all labels: l(s, y) / sum over i of l(s, i).
 
     Args:
         loss: a loss that is never negative.
@@ -182,7 +182,7 @@ class NCE(Normalised):
 
     @torch.no_grad()
     def decomposition(self, scores: Tensor, labels: Tensor) -> Decomposition:
-        """Its weights gamma and epsilon as a cross entropy with a regulariser (curriculum paper, Eq. 2 and 3)."""
+        """The weights gamma and epsilon of cross entropy and a regulariser (curriculum paper, Eq. 2 and 3)."""
         rows = to_rows(scores)
         check_labels(scores, labels)
         classes, (own, total) = rows.shape[1], CE().at_label_and_total(rows, labels.reshape(-1).long())
@@ -197,16 +197,17 @@ normalised = Normalised
 
 
 def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> Loss:
-    """A loss divided by its largest weight, as the curriculum paper does throughout.
+    """A loss divided by its largest weight, as all losses of the curriculum paper are.
 
     Args:
-        loss: a curve, whose largest weight is that of its ``peak()``; or any other loss of single samples that treats
-            all classes equally, such as ``nce`` and its sums.
-        classes: how many classes there are; needed for a loss that is no curve, whose weight depends on it.
+        loss: a curve, whose largest weight is ``peak()``; or any other loss of single samples that treats all classes
+            equally, such as ``nce`` and sums with it.
+        classes: the number of classes, required for a loss that is not a curve, because its largest weight depends on
+            it.
         options: keyword arguments of ``Loss``.
 
     Returns:
-        ``Unit(loss)`` for a curve, otherwise a loss that divides by the number found.
+        ``Unit(loss)`` for a curve, otherwise a loss that divides by the largest weight.
 
     >>> from pyrite.curves import MAE
     >>> unit(MAE()), unit(NCE(), classes=10)
@@ -277,17 +278,17 @@ def _weights(loss: Loss, margins: Tensor, classes: int) -> Tensor:
 
 
 class LinearLoss(nn.Module):
-    """A linear layer fused with a loss, so all scores are never in memory at once: for many classes, such as tokens.
+    """A linear layer fused with a loss, for many classes such as tokens: memory never holds all scores at once.
 
-    ``linear`` is the layer: it gives the scores for predictions, and its weight can be that of an embedding
-    (``head.linear.weight = embedding.weight``).
+    The attribute ``linear`` is the layer. It computes the scores for predictions, and its weight can be tied to an
+    embedding (``head.linear.weight = embedding.weight``).
 
     Args:
         loss: any loss.
         hidden: the number of features.
         classes: the number of classes.
         bias: whether the layer has a bias.
-        chunk: the number of rows per projection; by default 16 million scores at a time.
+        chunk: the number of rows that are projected at a time; by default as many as give 16 million scores.
 
     >>> import torch
     >>> from pyrite.curves import GCE

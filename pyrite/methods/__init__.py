@@ -47,7 +47,7 @@ def method(spec: str | Method) -> Method:
     """Return the method that ``spec`` describes; a method is returned unchanged.
 
     Args:
-        spec: such as ``"elr(coefficient=7)"``, or a method.
+        spec: a spec string, such as ``"elr(coefficient=7)"``, or a method.
 
     Returns:
         The method.

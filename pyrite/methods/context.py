@@ -45,24 +45,25 @@ class Cycle(Stateful):
 
 @final
 class Context:
-    """The facts of a run before its first step, and the factory of learners.
+    """The data and settings of a run before its first step, and the factory of learners.
 
     Args:
         batches: the training batches.
-        make_learner: called with the number of a net and the epochs that its schedule covers. The same number means
-            the same initial weights, another number means others.
-        epochs: the length of the run.
+        make_learner: a function of the number of a net and the number of epochs of its schedule. The number determines
+            the initial weights.
+        epochs: the number of epochs of the run.
         classes: the number of classes.
         meta: batches of the meta set, if the method has a ``meta_set``.
-        noise_matrix: T[i, j] = P(given j | true i) of the noise, if it was simulated.
+        noise_matrix: T[i, j] = P(given j | true i), if the noise is simulated.
         held_out: batches of samples that are not trained on, with their given labels, if there are any.
-        soft_labels: the probability of every class, one row per sample, where several annotators gave labels.
-        groups: returns the group number of every sample. Methods hold out whole groups.
+        soft_labels: with several annotators, the probability of every class, one row per sample.
+        groups: a function that returns the group number of every sample. Methods hold out whole groups.
 
     Attributes:
         seed: the seed of the run, for all random numbers of a method.
         device: the device of the batches.
-        samples: the number of all samples, including those that are not trained on: the rows of per-sample state.
+        samples: the number of all samples, including those that are not trained on; the number of rows of per-sample
+            state.
         steps_per_epoch: batches per epoch.
 
     >>> import pyrite
@@ -98,9 +99,9 @@ class Context:
 
     @cached_property
     def labels(self) -> Tensor:
-        """The given label of every sample, by the numbers in ``Batch.index``; −1 for samples that are not trained on.
+        """The given label of every sample, indexed by ``Batch.index``; −1 for samples that are not trained on.
 
-        Held-out samples are among the latter: a method must not learn from the labels that it is judged by.
+        Held-out samples have −1 too, because a method must not learn from the labels by which it is evaluated.
         """
         labels = torch.full_like(self.batches.labels, -1)
         index = torch.from_numpy(self.batches.index)
@@ -130,21 +131,24 @@ class Context:
         return self._noise_matrix
 
     def make_learner(self) -> Learner:
-        """A net with its optimiser and schedule; each call makes another net, with initial weights of its own."""
+        """Create a net with its optimiser and schedule; each call creates another net with different initial
+        weights.
+        """
         number, self._made = self._made, self._made + 1
         return self._learners[number] if number < len(self._learners) else self._make(number, self.epochs)
 
     def stage(self, epochs: int, learners: Sequence[Learner] = ()) -> "Context":
-        """The context of a stage of so many epochs. Its learners start from the same initial weights as this one's.
+        """The context of a stage with this number of epochs. Its learners have the same initial weights as those of
+        this context.
 
-        With ``learners``, training continues with those instead.
+        If ``learners`` are passed, training continues with them instead.
         """
         return self._derived(epochs=epochs, _learners=learners)
 
     def member(self, number: int, members: int, adjust: Callable[[Learner], None] = lambda learner: None) -> "Context":
-        """The context of one of several trainers that train side by side, each with initial weights of its own.
+        """The context of one of several trainers that train side by side, each with its own initial weights.
 
-        ``adjust`` is called with every learner that it makes, for a learning rate or a clipping of its own.
+        ``adjust`` is called with every new learner, for example to change its learning rate or clipping.
         """
 
         def make(net: int, epochs: int) -> Learner:
@@ -155,7 +159,7 @@ class Context:
         return self._derived(_make=make)
 
     def part(self, kept: Tensor, number: int, parts: int) -> "Context":
-        """As ``member``, for a trainer that may learn only from the samples that are ``kept``."""
+        """As ``member``, for a trainer that learns only from the samples in ``kept``."""
         left_out = (self.labels.ge(0) & ~kept).nonzero().squeeze(1).cpu().numpy()
         held_out = self.batches.in_order(index=left_out) if len(left_out) else None
         return self.member(number, parts)._derived(labels=self.labels.where(kept, -1), held_out=held_out)
@@ -167,9 +171,10 @@ class Context:
         return context
 
     def evaluate(self, predict: Callable[[Tensor], Tensor], batches: Batches | None = None) -> Tensor:
-        """Scores of the training samples without augmentation, or of other batches: the same at every process.
+        """Compute the scores of the training samples without augmentation, or of other batches, in every process.
 
-        There is one row for every sample of the data. Those that are not in the batches, or cannot be read, are NaN.
+        The result has one row for every sample of the data. Rows of samples that are not in the batches or cannot be
+        read are NaN.
         """
         rows: Tensor | None = None
         for inputs, _, index in self.batches.in_order() if batches is None else batches:

@@ -61,24 +61,25 @@ class Stateful(nn.Module):
 
 @final
 class Learner(Stateful):
-    """A model with its optimiser. Precision is decided here alone: in the passes and in ``update``.
+    """A model with its optimiser, which implements forward and backward passes and steps in any precision.
 
     Args:
-        model: any module from inputs to scores.
-        optimiser: of its weights. Its learning rates are those of the beginning; ``factor_at`` scales them.
-        factor_at: from a step number, counted from 0, to the factor of the learning rate in that step.
-        clip: the largest norm a gradient may have; a longer one is shortened to it. Or a function that shortens the
-            gradients itself, where one norm for all weights is not what is wanted.
-        accumulate: the number of pieces in which a batch goes through the model, to save memory. The step is that of
-            the whole batch, except that batch norms normalise each piece by itself.
-        precision: ``"bfloat16"`` and ``"float16"`` are torch's autocast, float16 with scaled losses. On processors
-            without fast bfloat16 both are slower than float32.
-        compiled: run the model through ``torch.compile``.
+        model: any module that maps inputs to scores.
+        optimiser: the optimiser of the weights of the model. ``factor_at`` scales its initial learning rates.
+        factor_at: a function that maps the number of a step, counted from 0, to the factor of the learning rate.
+        clip: the maximum norm of the gradient, or a function that clips the gradients, if a single norm over all
+            weights is not suitable.
+        accumulate: the number of pieces into which a batch is divided to save memory. The step equals that of the whole
+            batch, except that batch normalisation uses the statistics of each piece.
+        precision: ``"bfloat16"`` and ``"float16"`` use the autocast of PyTorch, float16 with scaled losses. On
+            processors without fast bfloat16, both are slower than float32.
+        compiled: whether to compile the model with ``torch.compile``.
 
     Attributes:
-        deferred: whether steps are made without reading the device. What is not finite is then noted on the device
-            (``fault``, a number of ``FAULTS``), from then on the weights stay as they are, and ``Trainer.check``
-            raises it. The optimiser must be a fused one, which can skip a step by a number on the device.
+        deferred: whether steps do not synchronise with the device. The first non-finite number is then recorded on the
+            device (``fault``, a number of ``FAULTS``), later steps do not change the weights, and ``Trainer.check``
+            raises the error. This requires a fused optimiser, which can skip a step depending on a number on the
+            device.
 
     >>> net = nn.Linear(2, 3)
     >>> learner = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1), clip=1.0)
@@ -128,22 +129,23 @@ class Learner(Stateful):
         return self.learning_rates[0] * self.factor_at(self.steps)
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in the pieces that go through the model.
+        """Divide a batch into the pieces that pass through the model.
 
-        A piece has two samples or more, because batch norms need them: a method may train on a part of a batch. Several
-        processes always make the same number of pieces, even if some are empty, because their batch norms wait for each
-        other.
+        Each piece has at least two samples, because batch normalisation requires them. All processes create the same
+        number of pieces, some of which may be empty, because their batch norms exchange statistics.
         """
         pieces = self.accumulate if self.processes > 1 else max(1, min(self.accumulate, len(batch.labels) // 2))
         yield from map(Batch, *(part.tensor_split(pieces) for part in batch))
 
     def ready(self, inputs: Tensor) -> Tensor:
-        """Inputs as the model takes them: images with their channels last, with which convolutions are fastest."""
+        """Convert inputs to the memory format of the model: channels last for images, with which convolutions are
+        fastest.
+        """
         layout = torch.channels_last if inputs.dim() == 4 else torch.preserve_format
         return inputs.to(self.dtype, memory_format=layout)
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """Scores in training mode."""
+        """Compute scores in training mode."""
         if not self.model.training:  # to set it in every module takes as long as a small layer
             self.model.train()
         try:
@@ -160,7 +162,7 @@ class Learner(Stateful):
 
     @torch.inference_mode()
     def evaluate(self, inputs: Tensor, model: nn.Module | None = None) -> Tensor:
-        """Scores in evaluation mode, of this model or of another one of its kind, such as its average."""
+        """Compute scores in evaluation mode, with this model or with one of the same kind, such as its average."""
         model = self.model if model is None else model
         model.eval()
         with self._casting:
@@ -168,7 +170,9 @@ class Learner(Stateful):
         return scores.to(self.dtype)
 
     def backward(self, losses: Tensor, by_loss: Tensor, scores: Tensor) -> Tensor:
-        """The backward pass of an objective, from its derivative by each loss; returns that by the scores."""
+        """Run the backward pass from the derivatives with respect to the losses; return those with respect to the
+        scores.
+        """
         scores.retain_grad()
         scale = None if self.scaler is None else self.scaler.scale(by_loss.new_ones(()))
         losses.backward(by_loss if scale is None else by_loss * scale)
@@ -176,15 +180,15 @@ class Learner(Stateful):
         return scores.grad if scale is None else scores.grad / scale
 
     def note(self, wrong: Tensor, fault: int) -> None:
-        """Note on the device that something is not finite, unless something was before."""
+        """Record on the device that a number is not finite, unless one was recorded before."""
         self.fault = torch.where((self.fault == 0) & wrong, float(fault), self.fault)
 
     def update(self, skip: Tensor | None = None) -> float:
-        """Sum the gradients over all processes, clip them, and make the optimiser's step; return its learning rate.
+        """Sum the gradients over all processes, clip them, and run the optimiser step; return its learning rate.
 
-        They must have global denominators, so that pieces and processes add up to the gradient of the objective. If
-        ``skip`` is not 0, which only ``deferred`` steps take, the weights stay as they are. In float16 they also stay
-        if the gradient is not finite: the next ones are scaled less.
+        The gradients must have global denominators, so that their sum over pieces and processes is the gradient of the
+        objective. If ``skip`` is not 0, which is possible only for ``deferred`` steps, the weights do not change. In
+        float16, they do not change either if the gradient is not finite; later losses are then scaled less.
         """
         if self.processes > 1:
             all_reduce_gradients(self.weights)
@@ -222,14 +226,14 @@ class Learner(Stateful):
         return self.fault > 0 if skip is None else (self.fault > 0) | skip
 
     def add_weight(self, weight: nn.Parameter) -> None:
-        """Train a weight outside the model too, without weight decay. Its owner saves it."""
+        """Train a weight outside the model too, without weight decay. The caller must save it."""
         self.weights.append(weight)
         self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
         self.learning_rates.append(self.learning_rates[0])
 
     @property
     def optimiser_state(self) -> dict[str, Any]:
-        """The optimiser's memory of past gradients, by the numbers of the weights."""
+        """The state of the optimiser, such as momentum, by the indices of the weights."""
         return {str(number): entry for number, entry in self.optimiser.state_dict()["state"].items()}
 
     @optimiser_state.setter

@@ -97,16 +97,17 @@ def _check_meta_set(context: Context) -> None:
 @final
 @dataclass(repr=False, eq=False)
 class L2RW(Method):
-    """Weights max(G·g_i, 0), divided by their sum: no network, and no state between batches.
+    """Learning to reweight: the weights max(G·g_i, 0), divided by their sum, without a weight network.
 
     G is the gradient of the meta loss at the current weights of the model, because the virtual step starts from sample
-    weights of 0. If no product is positive, all weights are 0.
+    weights of 0, and g_i is the gradient of sample i. If no product is positive, all weights are 0.
 
     Args:
-        meta_loss: what is measured on the meta set; cross entropy, as in the paper. With noisy labels, ``mae``.
-        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``). The paper's are clean;
-            the default is noisy, because clean labels are rarely available.
-        size: samples in the meta set.
+        meta_loss: the loss on the meta set. The default is cross entropy, as in the paper; for noisy meta labels, use
+            ``mae``.
+        meta: whether the meta set has given labels (``"noisy"``) or true labels (``"clean"``). The paper uses clean
+            labels; the default is noisy, because clean labels are rarely available.
+        size: the number of samples in the meta set.
 
     >>> from pyrite import MAE
     >>> str(L2RW(MAE(), size=100))
@@ -144,25 +145,26 @@ class L2RWTrainer(MetaTrainer):
 @final
 @dataclass(repr=False, eq=False)
 class MetaWeight(Method):
-    """Weights from a small network of the sample's loss, trained so that training steps reduce the loss on a meta set.
+    """Weights from a small network whose input is the loss, trained so that steps reduce the loss on a meta set.
 
-    The meta set is held out from the training samples and has their *given* labels: no clean labels are needed, because
-    with a symmetric meta loss uniform noise only shortens the meta gradient on average. This is RMNW-Net, the default.
-    With ``meta_loss=ce`` it is MNW-Net, with ``meta="clean"`` too MW-Net.
+    By default, the meta set is held out from the training samples and keeps their *given* labels. Clean labels are not
+    needed, because with a symmetric meta loss, uniform noise only shortens the expected meta-gradient. This is
+    RMNW-Net. With ``meta_loss=ce`` it is MNW-Net, and with ``meta="clean"`` in addition MW-Net.
 
     Args:
-        meta_loss: what is measured on the meta set.
+        meta_loss: the loss on the meta set; the absolute error if None.
         loss: the training loss of the classifier and the input of the weight network; cross entropy if None.
-        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``): those of the data
-            set's own clean part or, without one, those known from simulated noise.
-        size: samples in the meta set.
-        hidden: units of the weight network.
-        normalise: ``"sum"`` divides weights by their sum over the batch, as the authors' code does; ``"mean"`` by the
-            number of samples, as the paper's equation does.
-        gradient: ``"exact"``; ``"lean"``, exact too, slower, with less memory.
-        every: the weight network is updated once in this many steps.
-        augment: whether the images of the meta set are augmented as those that are trained on; the authors' code does.
-        optimiser: of the weight network: ``"sgd"``; ``"nesterov"``, SGD with Nesterov momentum 0.9; or ``"adam"``.
+        meta: whether the meta set has given labels (``"noisy"``) or true labels (``"clean"``): those of the clean part
+            of the data set or, if there is none, those known because the noise is simulated.
+        size: the number of samples in the meta set.
+        hidden: the number of hidden units of the weight network.
+        normalise: ``"sum"`` divides weights by their sum over the batch, as the authors' code does; ``"mean"`` divides
+            by the number of samples, as the equation in the paper does.
+        gradient: ``"exact"``, or ``"lean"``, which is also exact, slower, and needs less memory.
+        every: the number of steps between updates of the weight network.
+        augment: whether to augment the images of the meta set like training images, as the authors' code does.
+        optimiser: the optimiser of the weight network: ``"sgd"``, ``"nesterov"`` (SGD with Nesterov momentum 0.9) or
+            ``"adam"``.
         lr: the learning rate of the weight network.
         weight_decay: the weight decay of the weight network.
 

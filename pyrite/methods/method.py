@@ -29,16 +29,16 @@ class MetaSet(NamedTuple):
 class Method(HasSpec, ABC):
     """The configuration of a training algorithm, with a round-trippable string form, ``str(method)``.
 
-    The methods of the library are dataclasses; annotations validate their fields.
+    The methods of the library are dataclasses whose annotations validate the fields.
 
     Attributes:
-        meta_set: the meta set that it needs; None if it needs none.
-        largest_weight: the largest weight of a sample, at least 1, the largest weight of cross entropy. It divides the
-            default learning rate.
-        needs_clipping: whether the weight of learned samples does not vanish, so scores and gradients can grow without
-            bound. Gradients are then clipped by default.
-        held_out: the fraction of samples to hold out by default; their given labels determine the saved epoch. For data
-            without a test part, a tenth is always held out.
+        meta_set: the meta set that the method requires, or None.
+        largest_weight: the largest weight of a sample, which divides the default learning rate. It is at least 1, the
+            largest weight of cross entropy.
+        needs_clipping: whether gradients are clipped by default, because the weight of learned samples does not vanish
+            and scores can grow without bound.
+        held_out: the fraction of samples that is held out by default; their given labels determine the saved epoch. For
+            data without a test part, the default is at least a tenth.
 
     >>> import pyrite
     >>> elr = pyrite.method("elr(coefficient=7)")
@@ -52,18 +52,18 @@ class Method(HasSpec, ABC):
     held_out: float = 0.0
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> "Method":
-        """The method with what suits a run filled in, so that its recipe has it.
+        """Fill in the parameters that depend on the run, so that the recipe records them.
 
         Args:
-            augmented: whether every epoch shows other images.
-            held_out: whether some samples are held out with their given labels.
-            pretrained: whether the net begins with weights that were trained elsewhere.
+            augmented: whether images differ between epochs.
+            held_out: whether samples are held out with their given labels.
+            pretrained: whether the net has pretrained weights.
         """
         return self
 
     @property
     def paced(self) -> "Method":
-        """A method whose steps take as long, without what is done once before them: the pace of a run is its."""
+        """A method whose steps take the same time, without one-off work before training; used to time a run."""
         return self
 
     @abstractmethod
@@ -80,10 +80,10 @@ class Method(HasSpec, ABC):
 @final
 @dataclass(repr=False, eq=False)
 class ERM(Method):
-    """Minimise the mean loss of the given labels: all robustness is in the loss.
+    """Empirical risk minimisation: the mean loss of the given labels. All robustness is in the loss.
 
     Args:
-        loss: any loss of the registry, or one of your own.
+        loss: any loss, registered or your own.
 
     >>> from pyrite import GCE
     >>> str(ERM(GCE(q=0.7)))

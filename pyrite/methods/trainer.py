@@ -26,19 +26,19 @@ _FEW: Final = 256  # classes up to which the margins of all cost about as much a
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step on a batch, as observers receive it. Margins and weights are computed when they are first used.
+    """The data of one training step, as passed to observers. Margins and weights are computed on first use.
 
     Attributes:
-        index: the numbers of this process's samples; every tensor here has one row for each of them.
-        labels: their given labels.
+        index: the indices of the samples of this process; all tensors have one row for each sample.
+        labels: the given labels of the samples.
         scores: the scores of the model before the step.
         gradient: the derivative of the objective (a mean over all processes) with respect to the scores.
-        mean: the mean loss of the whole batch, over all processes; on a GPU a tensor.
-        divisor: the denominator of that mean: the number of samples, or the sum of their weights.
-        learning_rate: that of the step.
-        trust: the factor that the method applied to each sample's loss; None if it does not weight samples.
+        mean: the mean loss of the whole batch over all processes; a tensor on a GPU.
+        divisor: the denominator of ``mean``: the number of samples, or the sum of their weights.
+        learning_rate: the learning rate of the step.
+        trust: the factor that the method applied to the loss of each sample; None if it does not weight samples.
         unseen: scores of nets that are not trained on the sample; None if the method has no such net.
-        losses: the loss of each sample before it was weighted; None if the method has no loss per sample.
+        losses: the loss of each sample before weighting; None if the method has no loss per sample.
 
     >>> scores = torch.zeros(2, 3)
     >>> step = Step(torch.tensor([4, 7]), torch.tensor([0, 1]), scores, torch.zeros(2, 3), 1.1, 2.0, 0.1)
@@ -59,31 +59,31 @@ class Step:
 
     @property
     def loss(self) -> float:
-        """``mean`` as a number, for which a device is waited for."""
+        """``mean`` as a number, which synchronises with the device."""
         return float(self.mean)
 
     @property
     def denominator(self) -> float:
-        """``divisor`` as a number, for which a device is waited for."""
+        """``divisor`` as a number, which synchronises with the device."""
         return float(self.divisor)
 
     @cached_property
     def margin(self) -> Tensor:
-        """Δ of the given label; with few classes it is taken from ``margins``, which observers need anyway."""
+        """The margin of the given label. With few classes, it is selected from ``margins``."""
         if self.scores.shape[1] <= _FEW:
             return self.margins.gather(1, self.labels.unsqueeze(1)).squeeze(1)
         return row_margin(self.scores, self.labels).to(self.scores.dtype)
 
     @cached_property
     def margins(self) -> Tensor:
-        """Δ of every class as if it were the label."""
+        """The margins of all classes, each taken as the label."""
         return row_margins(self.scores).to(self.scores.dtype)
 
     @cached_property
     def weight(self) -> Tensor:
-        """The weight of each sample: half the L1 norm of the gradient of its loss with respect to its scores.
+        """The weight of each sample: half the L1 norm of the gradient of its loss with respect to the scores.
 
-        For a curve this is w(Δ), because ∇L = −w ∇Δ and the L1 norm of ∇Δ is 2.
+        For a curve, this is w(Δ), because ∇L = −w ∇Δ and the L1 norm of ∇Δ is 2.
         """
         return self.gradient.abs().sum(1, dtype=wide_dtype(self.gradient)) * (self.divisor / 2)
 
@@ -94,7 +94,7 @@ class Step:
 
     @classmethod
     def empty(cls, batch: Batch, learning_rate: float) -> "Step":
-        """The step of a batch in which no sample counts."""
+        """The step of a batch without samples that are trained on."""
         nothing = torch.zeros((0, 2), dtype=wide_dtype(batch.index), device=batch.index.device)
         return cls(batch.index[:0], batch.labels[:0], nothing, nothing, 0.0, 0.0, learning_rate)
 
@@ -109,17 +109,17 @@ class Pass(NamedTuple):
 
 
 class Trainer(Stateful):
-    """The training steps of one run: empirical risk minimisation, of which a subclass overrides parts.
+    """The training steps of one run: empirical risk minimisation, whose parts a subclass overrides.
 
     Most methods override ``losses``, ``weights`` and ``after_step``. Per-sample state is a registered buffer with
     ``context.samples`` rows; other state between steps consists of the attributes listed in ``saved``. Both are part of
-    ``state_dict``, so a resumed run ends with the same bytes. With several processes, each has a trainer, which
-    receives its slice of every batch; only this class communicates with other processes.
+    ``state_dict``, so a resumed run gives byte-for-byte identical results. With several processes, the trainer of each
+    process receives a slice of every batch; only this class communicates with other processes.
 
     Args:
         context: the context of the run.
         loss: the loss to minimise; cross entropy if None.
-        nets: the number of nets that it trains.
+        nets: the number of nets to train.
 
     >>> class HalfWeight(Trainer):
     ...     def weights(self, batch, losses):
@@ -158,7 +158,7 @@ class Trainer(Stateful):
     # --- what a method overrides --------------------------------------------------------------------------------------
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
-        """The loss of each sample; or their sum, where it is not a sum over samples."""
+        """The loss of each sample, or the total loss if it is not a sum over samples."""
         soft, targets = self.context.soft_labels, batch.labels
         if soft is not None and self.loss.ignore_index < 0:  # a distribution cannot be ignored
             targets = soft[batch.index]
@@ -166,22 +166,22 @@ class Trainer(Stateful):
         return losses
 
     def weights(self, batch: Batch, losses: Tensor | None) -> Tensor | None:
-        """What the loss of each sample is multiplied by; None if every sample counts the same.
+        """The factor of the loss of each sample; None if all samples have the same weight.
 
-        The sum of the weights is the denominator of the mean. ``losses`` have no graph, and a row for each net if there
-        are several. They are None unless the method needs the whole batch, because a piece is divided by the sum of all
-        weights before the losses of the next are known.
+        The sum of the weights is the denominator of the mean. ``losses`` are detached, with one row per net if there
+        are several. They are None unless ``whole_batch`` is set, because the loss of a piece is divided by the sum of
+        all weights before the losses of the next piece are known.
         """
         return None
 
     def denominator(self, batch: Batch, weights: Tensor | None) -> Tensor:
-        """What the samples add to the denominator of the mean."""
+        """The contribution of the samples to the denominator of the mean."""
         return self.loss.denominator(batch.labels) if weights is None else weights.sum()
 
     def after_step(self, step: Step) -> None:
-        """Update what is kept between steps, after a step that succeeded; called without gradients.
+        """Update the state between steps; called without gradients after each successful step.
 
-        The step has the samples of all processes, so that all of them keep the same.
+        The step contains the samples of all processes, so the state is the same in all of them.
         """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -191,21 +191,21 @@ class Trainer(Stateful):
             trainer.begin_epoch(epoch)
 
     def end_epoch(self) -> None:
-        """Called after the last batch of an epoch, before anything is evaluated."""
+        """Called after the last batch of an epoch, before evaluation."""
         for trainer in self.trainers:
             trainer.end_epoch()
 
     def facts(self) -> Mapping[str, float]:
-        """Numbers about the epoch that has ended, for the history, under names that the history does not use itself."""
+        """Numbers for the history of the epoch that has ended; the names must not be those of built-in metrics."""
         return {}
 
     def arrays(self) -> Mapping[str, Tensor]:
-        """What was learned beside the nets, under names of the method's own, for ``method.npz``."""
+        """Arrays that the method learned, by name, for ``method.npz``."""
         return {}
 
     @property
     def predictors(self) -> Sequence[nn.Module]:
-        """The nets that predict; of several, the mean of their probabilities is the prediction."""
+        """The nets that predict; the prediction is the mean of their probabilities."""
         return [*(net.model for net in self.nets), *(net for trainer in self.trainers for net in trainer.predictors)]
 
     # --- the step -----------------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ class Trainer(Stateful):
     def step(self, batch: Batch) -> Step:
         """One step of every net on a batch.
 
-        If the loss or the gradient is not finite, ``FloatingPointError`` is raised, and the weights stay as they were.
-        Where steps do not wait for their device, ``check`` raises it.
+        If the loss or the gradient is not finite, ``FloatingPointError`` is raised, and the weights do not change. If
+        steps do not synchronise with the device, ``check`` raises the error.
         """
         if self.whole_batch:
             if not self.count(len(batch.labels)):
@@ -241,7 +241,7 @@ class Trainer(Stateful):
         return step
 
     def passes(self, net: Learner, batch: Batch, scorer: Callable[[Tensor], Tensor] | None = None) -> Iterator[Pass]:
-        """The forward passes of a batch, piece by piece; through another function than the net's if there is one."""
+        """The forward passes of a batch, piece by piece, through the net or another function."""
         for piece in [batch] if net.accumulate == 1 else net.pieces(batch):
             scores = (scorer or net.scores)(piece.inputs)
             if not self.whole_batch or self.processes == 1:
@@ -258,9 +258,9 @@ class Trainer(Stateful):
     def descend(
         self, net: Learner, batch: Batch, passes: Iterable[Pass], denominator: Tensor, weights: Tensor | None = None
     ) -> Step:
-        """The backward passes of a net, and the step of its optimiser; none if the global denominator is 0.
+        """Run the backward passes and the optimiser step of a net, unless the global denominator is 0.
 
-        If the forward passes are made one after the other, one graph is in memory at a time.
+        If the forward passes run one after the other, only one graph is in memory at a time.
         """
         divisor: float | Tensor
         if net.deferred:
@@ -327,7 +327,9 @@ class Trainer(Stateful):
         return mean
 
     def skip(self, batch: Batch, nets: Iterable[Learner] | None = None) -> Step:
-        """The step of a batch without samples: the schedules of the nets, by default all, advance; weights stay."""
+        """Skip the step of a batch without samples: schedules (by default of all nets) advance, and weights do not
+        change.
+        """
         step = Step.empty(batch, self.learning_rate)
         for net in self.nets if nets is None else nets:
             net.steps += 1
@@ -338,29 +340,31 @@ class Trainer(Stateful):
         return all_reduce(value)
 
     def count(self, number: int) -> int:
-        """The sum of a whole number over all processes; no device is waited for."""
+        """The sum of an integer over all processes, without synchronisation with the device."""
         return number if self.processes == 1 else int(all_reduce(torch.tensor(number)))
 
     def check(self) -> None:
-        """``FloatingPointError`` if a number on the device was not finite. The weights are those from before."""
+        """Raise ``FloatingPointError`` if a number on the device was not finite. The weights are those before that
+        step.
+        """
         for learner in self.learners:
             if learner.deferred and (fault := int(learner.fault)):
                 raise FloatingPointError(FAULTS[fault])
 
     def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes, in order of rank, without a gradient."""
+        """The rows of all processes, in order of rank, detached."""
         return gather(rows)
 
     # --- what others see ----------------------------------------------------------------------------------------------
 
     @property
     def learners(self) -> list[Learner]:
-        """All nets with their optimisers: its own, and those of the trainers that it is made of."""
+        """All nets with their optimisers, including those of nested trainers."""
         return [*self.nets, *(learner for trainer in self.trainers for learner in trainer.learners)]
 
     @property
     def learner(self) -> Learner:
-        """The first of them."""
+        """The first learner."""
         return self.nets[0] if self.nets else self.trainers[0].learner
 
     @property
@@ -369,9 +373,9 @@ class Trainer(Stateful):
         return self.learner.learning_rate
 
     def predict(self, inputs: Tensor, epoch: int | None = None, mirror: bool = False) -> Tensor:
-        """Scores of inputs, as the trained model gives them; with ``mirror``, of images and their mirror images.
+        """The scores of the trained model; with ``mirror``, averaged over images and their mirror images.
 
-        With an ``epoch``, counted from 0, images have the size at which they are trained on in it.
+        With an ``epoch``, counted from 0, images have the training size of that epoch.
         """
         growth = self.context.batches.growth
         if growth is not None and epoch is not None:
@@ -382,7 +386,7 @@ class Trainer(Stateful):
 
     @property
     def model(self) -> nn.Module:
-        """The nets that predict, as one module, which a run saves."""
+        """The nets that predict, as one module, which is saved."""
         nets = self.predictors
         return nets[0] if len(nets) == 1 else Ensemble(nets)
 

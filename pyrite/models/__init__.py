@@ -54,14 +54,14 @@ def build_model(
     seed: int,
     inputs: Tensor | Callable[[], Tensor] | None = None,
 ) -> nn.Module:
-    """Build the net to train.
+    """Build a net from a spec string, an architecture or a function.
 
     Args:
-        model: a spec, an architecture, a factory that is called with the shape and the number of classes, an
-            ``nn.Module``, which is returned unchanged, or None for the default.
+        model: a spec string; an architecture; a function of the shape and the number of classes; an ``nn.Module``,
+            which is returned unchanged; or None for the default net.
         shape: the shape of one input: (channels, height, width) or (features,).
         classes: the number of classes.
-        seed: of the initial weights, those of a factory too. Global random state is not changed.
+        seed: the seed of the initial weights. Global random state is not changed.
         inputs: some training inputs in the format that the net receives; see ``Architecture.build``.
 
     Returns:

@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, repr=False)
 class Architecture(HasSpec, ABC):
-    """The configuration of a net for data of any shape. ``str(architecture)`` is its spec string.
+    """The configuration of a net for inputs of any shape. ``str(architecture)`` is its spec string.
 
     >>> import pyrite
     >>> pyrite.models.MLP(hidden=(8,)).build((2,), classes=3, seed=0)(torch.zeros(4, 2)).shape
@@ -44,33 +44,35 @@ class Architecture(HasSpec, ABC):
 
     @property
     def learning_rate(self) -> float:
-        """One that suits it, for SGD with momentum 0.9 and batches of 128; for AdamW and 32 if it is pretrained."""
+        """The default learning rate: for SGD with momentum 0.9 and batches of 128; if pretrained, for AdamW and batches
+        of 32.
+        """
         return 0.1
 
     def without_weights(self) -> "Architecture":
-        """The same net with random weights, for one whose weights are loaded next."""
+        """The same architecture without pretrained weights, if weights are loaded afterwards."""
         return self
 
     def least_weights(self, shape: Shape, classes: int) -> int:
-        """A lower bound of the number of weights, computed without building the net."""
+        """A lower bound on the number of weights, computed without building the net."""
         return classes
 
     @abstractmethod
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        """Body and head, with weights drawn from torch's global generator, which ``build`` has seeded."""
+        """Create body and head, with weights drawn from the global generator of PyTorch, which ``build`` seeds."""
 
     def build(
         self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | Callable[[], Tensor] | None = None
     ) -> "Network":
-        """A net with new weights, on the CPU.
+        """Build a net with initial weights, on the CPU.
 
         Args:
             shape: of one input: (channels, height, width) for images, (features,) for features.
             classes: the number of classes, 2 or more.
-            seed: of the initial weights. Global random state is not changed.
-            inputs: some thousand training inputs as the net receives them, or a function that returns them. They are
-                used by nets whose first layer whitens the inputs or divides them into bins. Without them such a layer
-                uses general defaults.
+            seed: the seed of the initial weights. Global random state is not changed.
+            inputs: some thousand training inputs in the format that the net receives, or a function that returns them.
+                They are used by nets whose first layer whitens inputs or divides them into bins. Without them, such a
+                layer uses general defaults.
         """
         size = self.check(shape, classes)
         with seeded(seed):
@@ -83,7 +85,7 @@ class Architecture(HasSpec, ABC):
         return network
 
     def check(self, shape: Sequence[int], classes: int) -> Shape:
-        """The shape as a tuple, if the net can be built for it and fits into memory while it is trained."""
+        """Check that the net can be built for this shape and trained in memory; return the shape as a tuple."""
         size, smallest = check_shape(shape), self.smallest
         if smallest is not None and len(size) != 3:
             raise PyriteError(f"shape is {size}, but {self} takes images: (channels, height, width)")
@@ -96,13 +98,13 @@ class Architecture(HasSpec, ABC):
 
 @final
 class Network(nn.Module):
-    """A net that computes scores (N, K), and with ``embed`` the features (N, E) before the last layer.
+    """A net that computes scores (N, K); ``embed`` computes the features (N, E) before the last layer.
 
     Args:
-        body: from inputs to features.
-        head: from features to scores.
-        shape: of one input.
-        any_size: whether images may have another height and width, because the body pools over all positions.
+        body: the module from inputs to features.
+        head: the module from features to scores.
+        shape: the shape of one input.
+        any_size: whether images can have any height and width, because the body pools over all positions.
 
     >>> net = Network(nn.Linear(2, 8), nn.Linear(8, 3), (2,))
     >>> net(torch.zeros(4, 2)).shape, net.embed(torch.zeros(4, 2)).shape

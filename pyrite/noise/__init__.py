@@ -33,10 +33,10 @@ NOISES: Registry[Noise] = Registry(
 
 
 def noise_model(spec: str | Noise) -> Noise:
-    """The noise model described by ``spec``; a noise model is returned unchanged.
+    """Return the noise model that ``spec`` describes; a noise model is returned unchanged.
 
     Args:
-        spec: such as ``"flip2(0.4)"``, or a noise model.
+        spec: a spec string, such as ``"flip2(0.4)"``, or a noise model.
 
     Returns:
         The noise model.
@@ -50,17 +50,18 @@ def noise_model(spec: str | Noise) -> Noise:
 def corrupt(
     labels: object, noise: str | Noise, classes: int | None = None, seed: int = 0, inputs: object = None
 ) -> NoisyLabels:
-    """Corrupt labels with a noise model; the result also contains the positions of the wrong labels.
+    """Corrupt labels with a noise model.
 
     Args:
-        labels: the true labels: a list, a numpy array or a torch tensor of whole numbers.
-        noise: a noise model or its spec, such as ``"flip2(0.4)"``.
-        classes: the number of classes. None for the number that the model is made for, or else the largest label + 1.
-        seed: of all random draws. The same seed gives the same labels on any machine.
+        labels: the true labels: a list, a NumPy array or a PyTorch tensor of integers.
+        noise: a noise model or its spec string, such as ``"flip2(0.4)"``.
+        classes: the number of classes. None for the number of classes of the noise model or, if any number is possible,
+            the largest label + 1.
+        seed: the seed of all random draws. The same seed gives the same labels on any machine.
         inputs: the features or images, one row per sample; only ``instance`` noise needs them.
 
     Returns:
-        The given labels with the true ones.
+        The given labels, the true labels, and which labels are wrong.
 
     >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
     >>> noisy.rate, noisy.given[:12].tolist()

@@ -143,15 +143,16 @@ def _read_matrix(path: Path) -> Array:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyLabels:
-    """Given labels together with the true ones. The arrays are read-only.
+    """Given labels together with the true labels. The arrays are read-only.
 
     Args:
-        given: the labels that a method receives.
-        true: the true labels, which no method receives.
-        matrix: T[i, j] = P(given j | true i) of the noise model. If the noise depends on more than the class, it is the
-            mean over the samples of each class; if the labels were read from a file, it is ``realised``.
-        noise: the spec of the noise model.
-        seed: the seed it was drawn with.
+        given: the given labels, which methods receive.
+        true: the true labels, to which methods have no access.
+        matrix: the matrix of the noise model, T[i, j] = P(given j | true i). If the noise depends on more than the
+            class, it is the mean over the samples of each class; if the labels were read from a file, it is
+            ``realised``.
+        noise: the spec string of the noise model.
+        seed: the seed of the draws.
 
     >>> from pyrite import corrupt
     >>> noisy = corrupt([0, 1] * 50, "symmetric(0.1, exact=True)", seed=0)
@@ -177,12 +178,12 @@ class NoisyLabels:
 
     @property
     def is_wrong(self) -> Array:
-        """Which labels are not the true ones."""
+        """Whether each label is wrong."""
         return np.asarray(self.given != self.true)
 
     @property
     def rate(self) -> float:
-        """The fraction of labels that are wrong."""
+        """The fraction of wrong labels."""
         return float(np.mean(self.is_wrong))
 
     @property
@@ -193,7 +194,7 @@ class NoisyLabels:
 
     @property
     def realised(self) -> Array:
-        """The matrix measured on these labels: each row of ``counts`` divided by its sum."""
+        """The empirical noise matrix: each row of ``counts`` divided by its sum."""
         return measured(self.counts)
 
     @property
@@ -217,7 +218,7 @@ class NoisyLabels:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write one ``.npz``: given, true, matrix, and the manifest as JSON. The file is written atomically."""
+        """Write an ``.npz`` file with ``given``, ``true``, ``matrix`` and the manifest as JSON, atomically."""
         path = Path(path)
         if path.suffix.lower() != ".npz":
             raise PyriteError(f"out is {str(path)!r}: noisy labels are saved as .npz")
@@ -227,7 +228,7 @@ class NoisyLabels:
 
     @classmethod
     def load(cls, path: str | Path) -> "NoisyLabels":
-        """Read a file written by ``save``; an inconsistent file is a ValueError."""
+        """Read a file written by ``save``. Raises ValueError if the file is inconsistent."""
         arrays = read_npz(path)
         try:
             manifest = json.loads(arrays["manifest"].item())

@@ -25,7 +25,7 @@ class Drawn(NamedTuple):
 class Noise(HasSpec, ABC):
     """A model of label noise: the distribution of given labels for each true label.
 
-    A matrix has T[i, j] = P(given j | true i). ``str(noise)`` is the spec from which the model is read again.
+    Noise matrices are T[i, j] = P(given j | true i). ``str(noise)`` is the spec string of the model.
 
     >>> from pyrite import noise_model
     >>> noise_model("symmetric(0.3)").matrix(classes=3)
@@ -39,16 +39,16 @@ class Noise(HasSpec, ABC):
 
     @property
     def classes(self) -> int | None:
-        """The number of classes the model is made for; None for any number."""
+        """The number of classes of the model; None for any number."""
         return None
 
     @abstractmethod
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        """The matrix for this number of classes; a ValueError if it depends on the labels or inputs."""
+        """The noise matrix for this number of classes. Raises ValueError if it depends on the labels or inputs."""
 
     @abstractmethod
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
-        """Draw given labels for true labels, which are whole numbers below ``classes``."""
+        """Draw given labels for true labels, which are integers below ``classes``."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,15 +26,15 @@ from pyrite.training import COLUMNS, measure_pace
 @final
 @dataclass(frozen=True)
 class Reproduction:
-    """A recipe at a scale: its finished cells or what was computed, its table and the verdicts on its claims.
+    """The result of a recipe at a scale: finished cells or computed values, the table and the verdicts on the claims.
 
     Attributes:
-        name: of the recipe.
-        scale: ``"exact"`` for what is computed and not trained.
+        name: the name of the recipe.
+        scale: the scale, or ``"exact"`` for values that are computed without training.
         recipe: the recipe.
         results: the finished cells; None if nothing is trained.
-        computed: what was computed without training.
-        expected: the number of cells that belong to it.
+        computed: the values that are computed without training.
+        expected: the number of cells of the recipe.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,27 +52,29 @@ class Reproduction:
 
     @property
     def stem(self) -> str:
-        """The name of its files, without an ending."""
+        """The name of the files, without suffix."""
         return f"{Path(self.name).name.removesuffix('.toml')}-{self.scale}"
 
     @property
     def command(self) -> str:
-        """The command that repeats it."""
+        """The command that repeats the recipe."""
         return f"pyrite reproduce {self.name}" + ("" if self.scale == "exact" else f" --scale {self.scale}")
 
     @property
     def finished(self) -> bool:
-        """Whether all cells are there."""
+        """Whether all cells are finished."""
         return self.results is None or len(self.results.cells) == self.expected
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """How this scale differs from the paper's."""
+        """The differences between this scale and the paper."""
         return [] if self.scale == "exact" else self.recipe.differences(self.scale)
 
     @property
     def setting(self) -> str:
-        """The seeds that were run, how the scale differs from the paper's, and the recipe from what is printed."""
+        """The seeds, the differences between this scale and the paper, and those between the recipe and the printed
+        settings.
+        """
         if self.results is None or self.scale == "exact":
             return "Computed without training."
         counts = {
@@ -88,12 +90,12 @@ class Reproduction:
         return " ".join(part for part in parts if part)
 
     def claim_text(self, claim: str) -> str:
-        """A claim in one line, and where it comes from."""
+        """A claim with its source, in one line."""
         known = CLAIMS.get(claim)
         return self.recipe.shows if known is None else f"{known.text} ({known.source})"
 
     def verdicts(self) -> list[Verdict]:
-        """What follows for each claim of the recipe."""
+        """The verdict on each claim of the recipe."""
         if self.results is None:
             return [computed.verdict for computed in self.computed]
         results, missing = self.results, [one.words for one in self.differences if one.is_far]
@@ -102,11 +104,11 @@ class Reproduction:
         return [verdict for verdict in found if verdict is not None]
 
     def table(self) -> Table:
-        """Ours, mean ± standard deviation over the seeds; the paper's in brackets where it has the same cell."""
+        """The table of measured values, mean ± standard deviation over seeds, with published values in brackets."""
         return self._table_of_computed() if self.results is None else self._arranged(self.results.axes, self._cell)
 
     def published(self) -> Table | None:
-        """The paper's numbers of what was run, under its own labels, if no cell of this scale has the same labels."""
+        """The published values under the labels of the paper, if no cell of this scale has the same labels."""
         if self.results is None or "paper" not in self.recipe.scales():
             return None
         cells = product(self.results.cells, self.recipe.columns)
@@ -156,7 +158,7 @@ class Reproduction:
         return self.recipe.published_number(set(chosen.values()), column)
 
     def to_dict(self) -> dict[str, Any]:
-        """For a program to read."""
+        """The result as plain values, ready for JSON."""
         trained = {} if self.results is None else self.results.cells
         cells = []
         for (labels, seed), cell in trained.items():
@@ -212,20 +214,19 @@ def reproduce(
 ) -> Reproduction:
     """Reproduce a table or figure of a paper and compare the values with the published ones.
 
-    Cells that are finished are not trained again, whichever recipe they were trained for; one that was interrupted is
-    continued.
+    Finished cells are not trained again, even if they were trained for another recipe; interrupted cells are continued.
 
     Args:
-        name: of the recipe; ``pyrite list recipes`` has all.
+        name: the name of the recipe; ``pyrite list recipes`` lists all recipes.
         scale: ``"tiny"``, ``"small"`` or ``"paper"``.
-        out: the folder for the table, and for runs while they are trained.
+        out: the folder for the table, and for run directories during training.
         cells: the folder of finished cells, one file per recipe; ``cells`` in ``out`` by default.
-        workers: how many runs are trained at once.
-        seeds: how many, from 0; by default as many as the recipe has.
-        estimate: called before training, with the number of cells that are missing, the number of all cells, and the
-            seconds that the missing ones will take.
-        finished: called after each cell that was trained, with its labels, the seconds that it took, and the seconds
-            that the others will take.
+        workers: the number of parallel runs.
+        seeds: the number of seeds, starting at 0; by default that of the recipe.
+        estimate: called before training with the number of missing cells, the number of all cells, and the estimated
+            time for the missing cells in seconds.
+        finished: called after each trained cell with its labels, its time in seconds, and the estimated remaining time
+            in seconds.
 
     Returns:
         The values, and the verdicts on the claims of the paper.
