@@ -62,18 +62,18 @@ class Settings(TypedDict, total=False):
     # fmt: off
     loss: Annotated[object, Setting("A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'.", short=True)]
     lr: Annotated[float | str | None, Setting(
-        "The learning rate; in 'pyrite tune' also a range, such as 'between(0.01, 1, log=True)'.", short=True)]
+        "The learning rate; 'pyrite tune' also accepts a range, such as 'between(0.01, 1, log=True)'.", short=True)]
     minutes: Annotated[float | None, Gt(0), Setting(
-        "Time limit of the command in minutes, in place of --epochs; 'compare' and 'tune' apply it to each run. Longer "
-        "runs use a wider default net.",
+        "Time limit of the command in minutes, in place of --epochs; with 'compare' and 'tune', the limit of each run. "
+        "With a longer limit, the default net is wider.",
         short=True)]
     config: Annotated[str | os.PathLike[str] | None, Setting(
         "A TOML file of settings, such as a recipe.toml; flags override it.", short=True, group=_RUNNING)]
     label: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the labels themselves
-        "The label column, or one per annotator, separated by commas; by default a column called 'label' or similar, "
-        "or the last one if it has few values. For a folder, a table of its files and their labels.", reads=True)]
+        "The label column, or those of several annotators, separated by commas; by default a column called 'label' or "
+        "similar, or the last column if it has few values. For a folder, a table of files and labels.", reads=True)]
     text: Annotated[str | None, Setting(
-        "The text column, or several, separated by commas; all other columns are ignored.", reads=True,
+        "The text column or columns, separated by commas; all other columns are ignored.", reads=True,
         group=_COLUMNS)]
     ignore: Annotated[str | None, Setting(
         "Columns to ignore, separated by commas, such as 'id,url'.", reads=True, group=_COLUMNS)]
@@ -97,21 +97,22 @@ class Settings(TypedDict, total=False):
         "A method; see 'pyrite list methods'. --loss LOSS is short for 'erm(LOSS)'.", "auto",
         spec="pyrite.methods:METHODS")]
     noise: Annotated[str | Noise | None, Setting(
-        "Corrupt the labels first, such as 'symmetric(0.4)'; corrections apply afterwards.", spec="pyrite.noise:NOISES",
-        group=_DATA)]
+        "Corrupt the labels with a noise model, such as 'symmetric(0.4)'; corrections apply afterwards.",
+        spec="pyrite.noise:NOISES", group=_DATA)]
     corrections: Annotated[str | os.PathLike[str] | None, Setting(
-        "A file of corrected labels, exported by the review page, or a suspects.csv.", group=_DATA)]
+        "Corrections that the review page exports, or the suspects.csv of an audit.", group=_DATA)]
     drop_suspects: Annotated[float | None, Ge(0), Le(1), Setting(
         "Drop samples whose label is wrong with this probability or more, according to --corrections; without "
         "corrections, 'pyrite train' runs an audit first.", 0.0, group=_DATA)]
     model: Annotated[str | Model | None, Setting(
-        "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model")]
+        "A net, such as 'resnet20'; see 'pyrite list models'. The default depends on the data.",
+        spec="pyrite.training.config:read_model")]
     epochs: Annotated[int | None, Ge(1), Setting(
         "Number of passes over the data; by default 30, 4 for a pretrained net, and 10 to 30 for an audit.")]
     iterations: Annotated[int | None, Ge(1), Setting(
         "Number of training steps, in place of --epochs.", group=_STEPS)]
     batch_size: Annotated[int | None, Ge(1), Setting(
-        "Samples per step, over all processes; 128, or 32 for a pretrained net.", group=_STEPS)]
+        "Number of samples per step, over all processes; by default 128, or 32 for a pretrained net.", group=_STEPS)]
     optimiser: Annotated[str | Optimiser | None, Setting(
         "The optimiser, such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum, or AdamW for a pretrained net.",
         spec="pyrite.training.optimisers:OPTIMISERS", group=_STEPS)]
@@ -120,13 +121,14 @@ class Settings(TypedDict, total=False):
         "The learning-rate schedule, such as linear, cosine or 'steps(at=[40, 80])'.",
         spec="pyrite.training.optimisers:SCHEDULES", group=_STEPS)]
     clip: Annotated[float | None, Ge(0), Setting("Maximum norm of the gradient; 0 disables clipping.", group=_STEPS)]
-    accumulate: Annotated[int | None, Ge(1), Setting("Number of pieces of a batch, whose gradients are accumulated.", 1,
+    accumulate: Annotated[int | None, Ge(1), Setting(
+        "Number of pieces into which a batch is divided, to save memory; their gradients are accumulated.", 1,
         group=_STEPS)]
     augment: Annotated[str | CropFlip | None, Setting(
         "Augmentation, such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True,
         group=_IMAGES)]
     grow: Annotated[float | None, Ge(0.5), Le(1), Setting(
-        "Image size in the first epoch, as a fraction; it reaches 1 after two thirds of the run.",
+        "Image size in the first epoch, as a fraction of the full size, which is reached after two thirds of the run.",
         group=_IMAGES)]
     mirror: Annotated[bool | None, Setting(
         "Average the predictions of an image and its mirror image; the default if training mirrors images.",
@@ -137,7 +139,8 @@ class Settings(TypedDict, total=False):
         "Fraction of the training samples to hold out; they keep their given labels.",
         group=_DATA)]
     keep: Annotated[Literal["best", "last"] | None, Setting(
-        "The epoch to save: best by held-out labels, if it is significantly better than the last, or last.",
+        "The epoch to save: last, or best, which is the best epoch on held-out labels if it is significantly better "
+        "than the last.",
         "best", group=_STEPS)]
     precision: Annotated[Precision | None, Setting(
         "float32, float64, bfloat16 or float16 (autocast); the default depends on the net and the processor.",
@@ -155,7 +158,7 @@ HINTS: Final[Mapping[str, Any]] = get_type_hints(Settings, include_extras=True)
 
 _ALL: Final = {name: next(part for part in get_args(hint) if isinstance(part, Setting)) for name, hint in HINTS.items()}
 SETTINGS: Final[Mapping[str, Setting]] = {
-    "data": Setting("A data set's name or spec, a folder, or a file."),  # the first argument of everything that trains
+    "data": Setting("The name of a data set, a folder, or a file."),  # the first argument of everything that trains
     **{name: setting for name, setting in _ALL.items() if not setting.short},
 }
 SHORT: Final[Mapping[str, Setting]] = {name: setting for name, setting in _ALL.items() if setting.short}

@@ -26,7 +26,7 @@ def audit(
         list[Path] | None,
         typer.Option(
             help="Out-of-sample scores: a .npy, .csv or .parquet file, or shards such as 'scores-*.npy'. Repeat the "
-            "flag for further models.",
+            "flag for several models.",
             rich_help_panel=_OWN,
         ),
     ] = None,
@@ -40,7 +40,7 @@ def audit(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="What the scores are: logits, probabilities or log-probabilities.", rich_help_panel=_OWN),
+        typer.Option(help="Kind of the scores: logits, probabilities or log-probabilities.", rich_help_panel=_OWN),
     ] = None,
     embeddings: Annotated[
         Path | None,

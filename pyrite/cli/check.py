@@ -30,7 +30,7 @@ def check(
     as_json: AsJson = False,
     **reading: str,
 ) -> None:
-    """Print the column types of a table, or whether a loss underfits and how to fix it."""
+    """Print the column types of a table, or predict whether a loss underfits and suggest a remedy."""
     from pyrite.data import load
 
     if data is None and _is_path(loss):

@@ -35,20 +35,20 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Number of seeds, starting at --seed.")] = 1,
     with_clean: Annotated[
         bool,
-        typer.Option("--with-clean", help="Also train without --noise; the column 'diff' is the loss of accuracy."),
+        typer.Option("--with-clean", help="Also train without --noise; the column 'diff' is the loss in accuracy."),
     ] = False,
     workers: Annotated[int, typer.Option(help="Number of parallel runs.", rich_help_panel="Running")] = 1,
     columns: Annotated[
         str,
         typer.Option(
-            help="Columns of the table, by their names in comparison.json, such as alpha,snr,diff.",
+            help="Columns of the table, with their names in comparison.json, such as alpha,snr,diff.",
             rich_help_panel="Running",
         ),
     ] = "",
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Train several losses or methods on the same labels and compare the results. Repeat the command to continue."""
+    """Train several losses or methods on the same labels and compare the results. Repeat the command to resume."""
     from pyrite.comparing import check_columns, compare as compare_runs
 
     def begin(name: str, seed: int) -> None:

@@ -16,7 +16,7 @@ def curves(
     classes: Annotated[int, typer.Option(help="Number of classes for which the plot marks the initial margins.")] = 10,
     out: Annotated[Path, typer.Option(help="The image file; its suffix determines the format.")] = Path("curves.png"),
 ) -> None:
-    """Plot the sample weight of each loss over the margin and over the probability of the label."""
+    """Plot the sample weight of each loss as a function of the margin and of the probability of the label."""
     from pyrite.report.figures import curves_figure
     from pyrite.report.style import save
 

@@ -11,7 +11,7 @@ from pyrite.cli.terminal import RunPath, warn
 def report(
     run: RunPath, out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None
 ) -> None:
-    """Write the page of a run: suspect labels and training curves."""
+    """Write the HTML page of a run, with suspect labels and training curves."""
     from pyrite.report.audit_page import write_audit_page
     from pyrite.run_audits import audit
     from pyrite.training import Run

@@ -33,10 +33,10 @@ def reproduce(
         Path | None, typer.Option(help="The folder of finished runs; by default 'cells' in --out.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Number of parallel runs.")] = 1,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0; by default that of the recipe.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds; by default that of the recipe.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce a table or figure of a paper beside the published values. Repeat the command to continue."""
+    """Reproduce a table or figure of a paper and print the published values beside it. Repeat the command to resume."""
     from pyrite.papers import reproduce as run_recipe
     from pyrite.papers.page import write_reproduction
 

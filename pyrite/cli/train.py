@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @with_settings()
 def train(
-    data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, or a file.")] = None,
+    data: Annotated[str | None, typer.Argument(help="The name of a data set, a folder, or a file.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory; a new one by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     tensorboard: Annotated[

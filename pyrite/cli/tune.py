@@ -43,7 +43,7 @@ def tune(
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Select the loss, its parameters and the learning rate without clean labels. Repeat the command to continue."""
+    """Select the loss, its parameters and the learning rate without clean labels. Repeat the command to resume."""
     from pyrite.report.style import save
     from pyrite.report.tuning import tuning_figure
     from pyrite.tuning import tune as tune_runs

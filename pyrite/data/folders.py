@@ -39,7 +39,7 @@ def folder(
     sample: str = "",
     annotator: str = "",
 ) -> Dataset:
-    """Images in one folder per class; with folders ``train`` and ``test`` if there is a test part.
+    """Images in one folder per class, optionally inside folders ``train`` and ``test``.
 
     Args:
         path: the folder.
@@ -96,7 +96,7 @@ def common_size(headers: Sequence[Header]) -> tuple[int, int]:
 
 
 def texts(path: str, label: str = "", sample: str = "", annotator: str = "") -> Dataset:
-    """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part.
+    """Texts in one folder per class, as .txt files in UTF-8, optionally inside folders ``train`` and ``test``.
 
     Args:
         path: the folder.

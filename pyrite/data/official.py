@@ -50,7 +50,7 @@ def mnist(path: str | None = None) -> Dataset:
 
 
 def fashion_mnist(path: str | None = None) -> Dataset:
-    """Pictures of clothes, 28 x 28, 60,000 + 10,000, in the format of MNIST."""
+    """Images of clothes, 28 x 28, 60,000 + 10,000, in the format of MNIST."""
     folders = ("fashion-mnist", "fashion_mnist", "FashionMNIST/raw")
     return _mnist("fashion_mnist", _GARMENTS, path, folders, _FASHION, _FASHION_MD5)
 
@@ -127,12 +127,12 @@ CIFAR100 = Source(
 
 
 def cifar10(path: str | None = None) -> Dataset:
-    """Small photographs of ten kinds of thing, 32 x 32, 50,000 + 10,000."""
+    """Photographs of ten classes, 32 x 32, 50,000 + 10,000."""
     return _cifar(CIFAR10, path)
 
 
 def cifar100(labels: Literal["fine", "coarse"] = "fine", path: str | None = None) -> Dataset:
-    """Small photographs of 100 kinds of thing in 20 superclasses, 32 x 32, 50,000 + 10,000.
+    """Photographs of 100 classes in 20 superclasses, 32 x 32, 50,000 + 10,000.
 
     Both kinds of labels are read; ``labels`` selects ``.labels``. The superclass of each is ``.coarse``.
     """
@@ -153,7 +153,9 @@ def cifar10n(column: str = "worse_label", path: str | None = None, labels: str |
 
 
 def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str | None = None) -> Dataset:
-    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses; else as ``cifar10n``."""
+    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses; see also
+    ``cifar10n``.
+    """
     return _with_human(CIFAR100, cifar100("fine", path), column, path, labels)
 
 

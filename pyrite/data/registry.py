@@ -52,7 +52,7 @@ class FileFormat(NamedTuple):
 
 
 def npz(path: str, channels: str | None = None) -> Dataset:
-    """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` are optional.
+    """An .npz file with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` are optional.
 
     Images are uint8 from 0 to 255, or other numbers of any scale: (N, H, W) for grey, or (N, C, H, W) or (N, H, W,
     C) with 1, 3 or 4 channels, of which the fourth, the transparency of bytes, is dropped. Features are any

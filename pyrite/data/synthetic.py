@@ -75,7 +75,7 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
 
 
 def reduced(data: Dataset, size: int | None = None, test: int | None = None, classes: int | None = None) -> Dataset:
-    """Another image set with smaller images, fewer test samples or fewer classes: ``reduced(cifar10, size=16)``.
+    """An image set with smaller images, fewer test samples or fewer classes: ``reduced(cifar10, size=16)``.
 
     Args:
         data: an image set in memory.

@@ -71,7 +71,7 @@ def parquet(
     path: str, label: str = "", test: str | None = None, text: str = "", ignore: str = "", name: str = "",
     sample: str = "", annotator: str = "", group: str = "", types: str = "",
 ) -> Dataset:  # fmt: skip
-    """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``.
+    """A Parquet table, with the columns and arguments of ``csv``. Requires the extra ``parquet``.
 
     Files with images, as Hugging Face writes them, may be several, ``train-*.parquet``. They need the extra ``hf``.
     """

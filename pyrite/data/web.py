@@ -40,7 +40,7 @@ _SOURCE = "its authors, see http://www.liangzheng.com.cn/Project/project_mars.ht
 
 
 def clothing1m(path: str | None = None, size: int = SIZE) -> Dataset:
-    """A million pictures from shops, 14 kinds of clothes, labels from the text around them; read lazily.
+    """A million images of 14 kinds of clothes from online shops, labelled by the surrounding text; read lazily.
 
     Images are warped to a square of ``size``, as papers do. ``.labels`` are the noisy ones of the noisy training list.
     ``.clean``, ``.validation`` and ``.test`` have labels checked by hand.
@@ -139,7 +139,7 @@ def _pairs(path: Path, dataset: str) -> list[tuple[str, int]]:
 
 
 def mars(path: str | None = None, size: int | tuple[int, int] = SIZE) -> Dataset:
-    """Pedestrians, 625 people to train on and 636 others for retrieval, in tracklets; read lazily.
+    """Tracklets of pedestrians, 625 people for training and 636 others for retrieval; read lazily.
 
     Frames, which are 256 x 128, are warped to ``size``; papers use 256 x 256. ``.labels`` number the people of the
     training part; ``.tracklets`` lists the frames that belong together, with their person and camera. ``.test``

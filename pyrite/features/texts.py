@@ -141,7 +141,7 @@ def restore_texts(arrays: Any, what: str) -> TextFeatures:
 @final
 @dataclass(frozen=True, repr=False)
 class Wordllama(NetEncoder):
-    """The mean of 256-dimensional vectors of a text's tokens, from the package wordllama; needs no download."""
+    """The mean of the 256-dimensional vectors of the tokens, from the package wordllama, without download."""
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"text"})
     model: ClassVar[str] = "linear"

@@ -18,7 +18,7 @@ from pyrite.soft_margin import wide
 @final
 @dataclass(repr=False, eq=False)
 class Bilevel(Method):
-    """Weights for parts of a batch, from their gradients g_i and that of a validation part g_v.
+    """Weights of the parts of a batch, by the agreement of their gradients g_i with that of a validation part, g_v.
 
     One split of every batch validates, another one in every step; each other split has the weight
     ω_i = g_v·g_i / (‖g_i‖² + μ), divided by Σ|ω_i|. A split whose gradient points away from that of the validation

@@ -79,7 +79,7 @@ class Corrected(Method, ABC):
 @final
 @dataclass(repr=False, eq=False)
 class ForwardCorrection(Corrected):
-    """Forward correction: the loss of the probabilities of given labels, Tᵀp.
+    """Forward correction: the loss of the probabilities of the given labels, Tᵀp.
 
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
@@ -94,7 +94,7 @@ class ForwardCorrection(Corrected):
 @final
 @dataclass(repr=False, eq=False)
 class BackwardCorrection(Corrected):
-    """Backward correction: T⁻¹ times the losses of all labels, whose mean over the noise is the loss of true labels.
+    """Backward correction: T⁻¹ times the losses of all labels, whose expectation over the noise is the clean loss.
 
     An estimated matrix that can hardly be inverted is mixed with the identity first.
 
@@ -117,7 +117,7 @@ class BackwardCorrection(Corrected):
 @final
 @dataclass(repr=False, eq=False)
 class GLC(Method):
-    """The noise matrix is the mean prediction on gold samples of a net trained on given labels; then a second net.
+    """Gold loss correction: estimate the noise matrix on samples with clean labels, then train a second net with it.
 
     The second net learns gold samples with cross entropy and all others with the forward correction by that matrix.
 

@@ -162,7 +162,7 @@ class Auto(Method):
 @final
 @dataclass(repr=False, eq=False)
 class CrossFit(Composed):
-    """Train ``folds`` nets with a method, each without its fold of the samples, and score every fold by its net.
+    """Cross-fitting: train one net per fold on all other folds, and score each fold with its net.
 
     Every training sample then has scores of a net that never saw its label, which is what an audit needs. With two
     folds the training costs as much as that of one net; scoring adds a forward pass. All nets predict.

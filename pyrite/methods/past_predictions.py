@@ -86,7 +86,7 @@ class ELRTrainer(Trainer):
 @final
 @dataclass(repr=False, eq=False)
 class Joint(Method):
-    """Soft labels and weights in turn, at a constant learning rate; then training from scratch on those labels.
+    """Optimise soft labels and weights at a constant learning rate, then train from scratch on the soft labels.
 
     In the first stage the loss of a batch is KL(label ‖ p) + α KL(prior ‖ mean p) + β H(p). From ``begin`` on, each
     epoch ends with the soft label of every sample replaced by the mean of its predictions in the last ``window``

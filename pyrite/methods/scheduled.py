@@ -123,7 +123,7 @@ class _Growing(Method):
 @final
 @dataclass(repr=False, eq=False)
 class ScheduledPeer(_Growing):
-    """A loss minus α times the loss of another sample's scores under a third sample's label; α grows from 0.
+    """A loss minus α times the loss of a random input under a random label; α grows from 0.
 
     Liu & Guo, 2020.
     """
@@ -161,7 +161,7 @@ class ScheduledConfidence(_Growing):
 @final
 @dataclass(repr=False, eq=False)
 class D2L(Method):
-    """Cross entropy with the target α e_y + (1 − α) ŷ, where ŷ is the one-hot prediction and α follows the dimension.
+    """Cross entropy with the target α e_y + (1 − α) ŷ; α decreases with the local intrinsic dimension of the features.
 
     The local intrinsic dimension (LID) of the representations falls while the net learns what classes have in common,
     and rises when it memorises wrong labels. At the first epoch whose LID is above mean + 2 σ of the ``window`` epochs

@@ -45,7 +45,7 @@ _RATE: Final = 2e-3
 @final
 @dataclass(repr=False, eq=False)
 class SelfCorrected(Method):
-    """Cross entropy, then an audit of the labels by the net, then training on probabilities of the true classes.
+    """Train with cross entropy, audit the labels with the net, then train on probabilities of the true classes.
 
     After the fraction ``at`` of the epochs, the noise matrix T[i, j] = P(given j | true i) is estimated from the scores
     of all training samples: by a fit like that of an audit or, if that finds nothing, by the samples that the net is

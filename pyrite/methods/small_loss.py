@@ -169,7 +169,7 @@ _Rate = Annotated[float, partial(number, wanted="from 0 to below 1, or None to e
 @final
 @dataclass(repr=False, eq=False)
 class CoTeaching(Method):
-    """Two nets on the same batches; each is trained on the samples with the smallest losses of the other.
+    """Two nets, each trained on the samples of a batch for which the other net has the smallest losses.
 
     The fraction of a batch that is left out, the forget rate, grows linearly from 0 to the noise rate: from the first
     epoch if that is given, else after the warm-up. Both nets predict.
@@ -215,7 +215,7 @@ class CoTeachingTrainer(NoiseRateTrainer):
 @final
 @dataclass(repr=False, eq=False)
 class Mentornet(Method):
-    """Every sample's loss ℓ has a weight v; the weighted sum is divided by the sum of the weights.
+    """Weights that decrease with the loss of a sample, relative to a percentile of the losses in the batch.
 
     The threshold λ is a running mean of the ``percentile`` of the losses in a batch. v is 1 for ℓ ≤ λ, and falls
     linearly to 0 at ℓ = (1 + width) λ: the predefined curriculum of the paper.

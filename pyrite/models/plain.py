@@ -20,7 +20,7 @@ _Limit = Annotated[float, partial(number, wanted="a number above 0, or None", ab
 @final
 @dataclass(frozen=True, repr=False)
 class MLP(Architecture):
-    """Hidden layers with ReLU, for features; images are flattened."""
+    """A multilayer perceptron with ReLU, for features; images are flattened."""
 
     _: KW_ONLY
     hidden: Widths = (256, 256)
@@ -153,7 +153,7 @@ class _PlainCNN(Architecture, ABC):
 
 @final
 class CNN4(_PlainCNN):
-    """Four layers for MNIST: 3 x 3 convolutions to 32 and 64 channels, each halved, then 128 features.
+    """Four layers for MNIST: 3 x 3 convolutions to 32 and 64 channels, each with pooling, then 128 features.
 
     Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and papers that compare with it.
     """
@@ -165,7 +165,8 @@ class CNN4(_PlainCNN):
 
 @final
 class CNN8(_PlainCNN):
-    """Eight layers for CIFAR-10: two 3 x 3 convolutions to 64, 128 and 196 channels each, halved, then 256 features.
+    """Eight layers for CIFAR-10: two 3 x 3 convolutions each to 64, 128 and 196 channels, with pooling, then 256
+    features.
 
     Ma et al., 2020, as ``CNN4``.
     """

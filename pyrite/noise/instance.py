@@ -21,7 +21,8 @@ _CHUNK: Final = 2**22
 @final
 @dataclass(frozen=True, repr=False)
 class Instance(Noise):
-    """Every sample has its own rate, around ``rate``; the wrong class depends on the features. Requires the inputs.
+    """Each sample has its own noise rate around ``rate``, and the wrong class depends on the inputs, which are
+    required.
 
     The rate of a sample is drawn from a normal distribution around ``rate`` with deviation ``spread``, truncated
     to [0, 1]. Every class has a random projection of the features to one score per class. A softmax of these scores,

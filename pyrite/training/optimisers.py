@@ -59,7 +59,7 @@ class Optimiser(HasSpec, ABC):
 @final
 @dataclass(frozen=True, repr=False)
 class SGD(Optimiser):
-    """Stochastic gradient descent, with momentum unless that is 0.
+    """Stochastic gradient descent with momentum.
 
     >>> str(SGD())
     'sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)'
@@ -150,7 +150,7 @@ class Constant(Schedule):
 @final
 @dataclass(frozen=True, repr=False)
 class Cosine(Schedule):
-    """Half a cosine, from the full rate to 0 at the end."""
+    """Cosine decay from the full learning rate to 0."""
 
     def after_warmup(self, progress: float, epoch: float, step: int) -> float:
         return (1 + math.cos(math.pi * progress)) / 2
@@ -159,7 +159,7 @@ class Cosine(Schedule):
 @final
 @dataclass(frozen=True, repr=False)
 class Linear(Schedule):
-    """A straight line, from the full rate to 0 at the end."""
+    """Linear decay from the full learning rate to 0."""
 
     def after_warmup(self, progress: float, epoch: float, step: int) -> float:
         return 1 - progress
