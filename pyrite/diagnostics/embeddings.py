@@ -36,7 +36,7 @@ class Retrieval:
 
 
 def embed_sets(frames: object, start: object, stop: object) -> Floats:
-    """The embedding of each run of frames from ``start`` up to ``stop``: their mean, scaled to length 1.
+    """The embedding of each set of frames from ``start`` up to ``stop``: their mean, normalised to length 1.
 
     >>> embed_sets([[3.0, 0.0], [3.0, 8.0], [0.0, 2.0]], start=[0, 2], stop=[2, 3])
     array([[0.6, 0.8],
@@ -66,15 +66,15 @@ def retrieve(
     junk: Collection[int] = (-1,),
     precision: Literal["steps", "trapezoids"] = "steps",
 ) -> Retrieval:
-    """Rank the gallery for each query by cosine similarity, and measure how early the same identity comes.
+    """Rank the gallery for each query by cosine similarity, and measure at which ranks the same identity occurs.
 
-    Gallery entries with the identity and the camera of the query are ignored, and so is ``junk``; ``distractors`` are
-    ranked and never match. So the gallery may include the queries, as in the evaluation of MARS, whose numbers for
-    distractors and junk are the defaults: where identities count from 0, pass ``()``. Of equal similarities, entries
-    that do not match come first, so that a collapsed model gets no undeserved credit.
+    Gallery entries with the identity and the camera of the query are ignored, so the gallery may include the queries.
+    ``junk`` is ignored too; ``distractors`` are ranked and never match. The defaults are the numbers of MARS; if
+    identities count from 0, pass ``()`` for both. For equal similarities, entries that do not match are ranked first,
+    so a collapsed model does not benefit from ties.
 
-    ``precision="trapezoids"`` averages the precision before and at each match, as the authors of MARS do; they also
-    divide by all queries, those without a match included. ``"steps"`` is the usual average precision.
+    ``precision="steps"`` is the standard average precision. ``"trapezoids"`` averages the precision before and at each
+    match, as the authors of MARS do; they also divide by all queries, including those without a match.
     """
     queries, entries = (_unit(to_floats(v, n, ndim=2), n) for v, n in ((query, "query"), (gallery, "gallery")))
     if queries.shape[1] != entries.shape[1]:
@@ -125,15 +125,15 @@ def _unit(rows: Floats, name: str) -> Floats:
 
 
 def local_intrinsic_dimension(points: object, k: int = 20, among: object | None = None) -> Floats:
-    """The maximum-likelihood estimate at each point, from its k nearest neighbours in ``among`` (or ``points``).
+    """The local intrinsic dimension at each point, estimated from its k nearest neighbours in ``among`` or ``points``.
 
-    With distances r_1 ≤ … ≤ r_k it is (k − 1) / Σ_{i<k} log(r_k / r_i) (Levina & Bickel, 2004): the k-th distance
-    only sets the scale, so k − 1 ratios are averaged. The formula printed with D2L divides by k and
-    is larger by k / (k − 1); public code that takes k − 1 neighbours and still divides by k is further off. D2L uses
-    only ratios of these numbers, in which the factor cancels.
+    With distances r_1 ≤ … ≤ r_k, the maximum-likelihood estimate is (k − 1) / Σ_{i<k} log(r_k / r_i) (Levina & Bickel,
+    2004). The k-th distance only sets the scale, so k − 1 ratios are averaged. The formula in the D2L paper divides by
+    k and is larger by k / (k − 1); public code that uses k − 1 neighbours and divides by k differs more. D2L uses only
+    ratios of these values, in which the factor cancels.
 
-    The point itself and its duplicates are not neighbours: their ratio would be infinite. The result is NaN where there
-    are fewer than k neighbours, and infinite where all k are equally far.
+    The point itself and its duplicates are not neighbours, because their ratios would be infinite. The result is NaN if
+    there are fewer than k neighbours, and infinite if all k are equally distant.
     """
     from scipy.spatial.distance import cdist
 

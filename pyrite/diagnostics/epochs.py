@@ -45,7 +45,7 @@ class Tally:
 
 
 def accuracy(predictions: object, labels: object) -> Tally:
-    """The number of predictions that equal the label.
+    """The number of predictions that equal the label, as a ``Tally``.
 
     >>> accuracy([0, 1, 1], [0, 1, 2])
     Tally(hits=2, total=3)
@@ -84,7 +84,7 @@ class SubsetAccuracies:
 
 
 def subset_accuracies(predictions: object, given: object, true: object | None = None) -> SubsetAccuracies:
-    """Accuracies on the training set and on its clean and noisy part.
+    """The accuracies on the training set and on its clean and noisy parts.
 
     >>> subset_accuracies([0, 1, 1, 0], given=[0, 0, 1, 1], true=[0, 0, 0, 0]).fractions()
     {'given': 0.5, 'clean': 0.5, 'memorised': 0.5, 'recovered': 0.5, 'true': 0.5}
@@ -102,21 +102,21 @@ def subset_accuracies(predictions: object, given: object, true: object | None = 
 
 
 def hybrid_accuracy(test: Tally, train: Tally) -> float | None:
-    """The accuracy on the test set and the clean training set taken together (Wang et al., IMAE, Table 6).
+    """The accuracy on the union of the test set and the clean training set (Wang et al., IMAE, Table 6).
 
     The clean training set is the whole training set with its true labels, not only the samples whose label is right.
-    Only this reading is consistent with the rows of the printed table with noise. So pass ``true`` of
-    ``subset_accuracies``; its ``clean`` gives the other reading.
+    Only this definition is consistent with the printed rows with noise. Pass ``true`` of ``subset_accuracies``, or
+    ``clean`` for the other definition.
     """
     return (test + train).fraction
 
 
 def clearly_better(hits: object, others: object) -> bool:
-    """Whether one predictor has more hits than another by more than one standard error of the difference.
+    """Whether one predictor has more hits than another, by more than one standard error of the difference.
 
-    Only labels that one of the two predicts and the other does not distinguish them. If both are as good, each of these
-    falls to either with probability 1/2, so that the standard error of the difference of the numbers of hits is the
-    square root of their number.
+    Only labels that exactly one of the two predicts are informative. If both predictors are equally good, each of these
+    labels is predicted by either with probability 1/2. The standard error of the difference of the numbers of hits is
+    therefore the square root of their number.
 
     >>> clearly_better([True, True, True, False], [True, False, False, False])
     True
@@ -131,13 +131,13 @@ def clearly_better(hits: object, others: object) -> bool:
 
 
 def epoch_weight(followed: float | None, held_out: float | None) -> float:
-    """The weight of an epoch as evidence of which labels are wrong, from the accuracies on given training labels,
-    ``followed``, and on given ``held_out`` labels.
+    """The weight of an epoch in an audit, from the accuracies on training labels and on held-out labels.
 
-    An epoch is informative if the net generalises and has not memorised labels. The weight is a product of two factors:
+    ``followed`` is the accuracy on given training labels, ``held_out`` that on given held-out labels. An epoch is
+    informative if the net generalises and has not memorised labels. The weight is a product of two factors:
     ``held_out ** 2`` measures generalisation, and ``(1 - followed) / (1 - held_out)``, at most 1, measures the absence
-    of memorisation, since a net that memorised nothing is as accurate on training labels as on held-out ones. Without
-    held-out labels all epochs have the weight 1.
+    of memorisation, because a net that has memorised nothing is as accurate on training labels as on held-out labels.
+    Without held-out labels, all epochs have the weight 1.
 
     >>> epoch_weight(0.5, 0.5), epoch_weight(0.75, 0.5), epoch_weight(1.0, 0.5), epoch_weight(None, None)
     (0.25, 0.125, 1e-06, 1.0)
@@ -149,10 +149,11 @@ def epoch_weight(followed: float | None, held_out: float | None) -> float:
 
 
 def weight_statistics(weight: object) -> dict[str, float | None]:
-    """Mean, spread, quantiles and the effective number of samples of the weights of an epoch; None without weights.
+    """Mean, standard deviation, quantiles and effective number of samples of the weights of an epoch; None without
+    weights.
 
-    Quantiles are exact, with numpy's linear interpolation. ``effective_fraction`` is the effective number of samples
-    over their number: 1 if all weights are equal, 1/n if only one is not 0.
+    Quantiles are exact, with the linear interpolation of NumPy. ``effective_fraction`` is the effective number of
+    samples divided by the number of samples: 1 if all weights are equal, 1/n if only one weight is not 0.
     """
     values = to_floats(weight, "weight")
     names = ("min", "q05", "q25", "median", "q75", "q95", "max")

@@ -41,7 +41,7 @@ class Detection:
 
 
 def detection(scores: object, is_wrong: object, at: Iterable[int] = ()) -> Detection:
-    """All measures.
+    """All metrics of a ranking of labels, in which higher scores mean more likely wrong.
 
     >>> result = detection([0.9, 0.8, 0.7, 0.1], [True, False, True, False], at=[1, 2])
     >>> result.roc_auc, round(result.average_precision, 4), result.best_f1, dict(result.precision_at)
@@ -54,7 +54,7 @@ def detection(scores: object, is_wrong: object, at: Iterable[int] = ()) -> Detec
 
 
 def roc_auc(scores: object, is_wrong: object) -> float | None:
-    """The area under the ROC curve; None unless there are both wrong and true labels."""
+    """The area under the ROC curve; None if all labels are wrong or all are right."""
     distinct, rank, wrong = _ranked(scores, is_wrong)
     above, below = (np.bincount(rank[part], minlength=len(distinct)) for part in (wrong, ~wrong))
     # Twice the number of pairs in the right order: in whole numbers, so that the last digit does not depend on the sum.
@@ -63,7 +63,7 @@ def roc_auc(scores: object, is_wrong: object) -> float | None:
 
 
 def average_precision(scores: object, is_wrong: object) -> float | None:
-    """Σ (recall gained) · precision over the distinct scores, highest first; None without a wrong label."""
+    """The average precision, Σ (R_n − R_{n−1}) P_n over the distinct scores; None without a wrong label."""
     from sklearn.metrics import average_precision_score
 
     _, rank, wrong = _ranked(scores, is_wrong)
@@ -84,7 +84,7 @@ def best_f1(scores: object, is_wrong: object) -> BestF1 | None:
 def precision_at(scores: object, is_wrong: object, k: int) -> float:
     """The fraction of wrong labels among the k highest scores.
 
-    Among samples that tie with the k-th, it is the expectation of a random choice.
+    For ties at the k-th score, the result is the expectation over a random choice.
     """
     _, rank, wrong = _ranked(scores, is_wrong)
     if whole_number("k", k, least=1) > len(rank):
@@ -135,7 +135,7 @@ class Reliability:
 
 
 def reliability(confidence: object, correct: object, bins: int = 15) -> Reliability:
-    """The reliability curve of probabilities of any event: a prediction being right, or a label being wrong.
+    """The reliability curve of the probabilities of an event, such as a right prediction or a wrong label.
 
     >>> curve = reliability([0.2, 0.2, 0.9], [False, True, True], bins=2)
     >>> curve.count, curve.accuracy, round(curve.expected_calibration_error, 4)
@@ -151,7 +151,9 @@ def reliability(confidence: object, correct: object, bins: int = 15) -> Reliabil
 
 
 def top_label(probabilities: object, labels: object) -> tuple[Floats, Flags]:
-    """The probability of the predicted class of each sample, and whether it is the label: for ``reliability``."""
+    """The probability of the predicted class of each sample, and whether it is the label, as input of
+    ``reliability``.
+    """
     rows, label = _distributions(probabilities, labels)
     return rows.max(1, initial=0.0), rows.argmax(1) == label if rows.size else np.zeros(len(rows), bool)
 
