@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Several annotators
 #
-# With one label per sample, the noise rate is not identifiable: a model that disagrees with a label may
-# be wrong itself. A second opinion on some samples solves this. This notebook simulates three
-# annotators of different reliability on scikit-learn's digits.
+# With one label per sample, the noise rate is not identifiable: if a model disagrees with a label,
+# either of them may be wrong. A second label for some samples identifies the rate. This notebook
+# simulates three annotators of different reliability on scikit-learn's digits.
 
 # %%
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ labels.head()
 # %% [markdown]
 # ## Audit
 #
-# `pyrite.audit` takes labels with one column per annotator. Values can be missing. The audit estimates
-# the error rate of every annotator:
+# `pyrite.audit` accepts labels with one column per annotator. Values can be missing. The audit
+# estimates the error rate of every annotator:
 
 # %%
 audit = pyrite.audit(digits.data, labels, model="mlp", epochs=15, out="runs/annotators")

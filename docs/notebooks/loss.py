@@ -67,7 +67,7 @@ print("pyrite: ", exact.tolist())
 # %% [markdown]
 # ## Will a loss underfit?
 #
-# With many classes, MAE gives the samples of an untrained network hardly any weight:
+# With many classes, the samples of an untrained network have almost no weight under MAE:
 
 # %%
 print(pyrite.underfitting(pyrite.MAE(), 100))

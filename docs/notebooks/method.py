@@ -2,8 +2,8 @@
 # # Adding a method
 #
 # A method of pyrite is a configuration and a `Trainer`. The base class owns the training step; a method
-# overrides the parts that differ. This notebook adds *small-loss trimming*: the samples with the largest
-# losses of each batch do not count, and their fraction grows over the first epochs.
+# overrides the parts that differ. This notebook adds *small-loss trimming*: it ignores the samples with
+# the largest losses in each batch. The fraction of ignored samples grows over the first epochs.
 
 # %%
 import pyrite
@@ -51,8 +51,8 @@ comparison = pyrite.compare(
 print(comparison)
 
 # %% [markdown]
-# `facts` adds a number to the history of a run, here the fraction that is left out. Trimming memorises
-# fewer wrong labels than cross entropy:
+# `facts` adds a number to the history of a run, here the fraction of ignored samples. Trimming
+# memorises fewer wrong labels than cross entropy:
 
 # %%
 import matplotlib.pyplot as plt

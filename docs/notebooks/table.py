@@ -19,7 +19,7 @@ table.iloc[:3, -4:]
 # %% [markdown]
 # ## Audit
 #
-# `pyrite.audit` takes the frame and the name of the label column. Each label is scored by a network
+# `pyrite.audit` accepts the frame and the name of the label column. Each label is scored by a network
 # that was not trained on it.
 
 # %%

@@ -48,8 +48,8 @@ labels = [packages[label] for label in noisy.given]
 # %% [markdown]
 # ## Audit
 #
-# A list of texts and their labels are all that `pyrite.audit` needs. By default texts become TF-IDF
-# features. `features="wordllama"` or a Hugging Face model can replace them.
+# `pyrite.audit` requires only a list of texts and their labels. By default, texts are encoded as TF-IDF
+# features; `features="wordllama"` and Hugging Face models are alternatives.
 
 # %%
 audit = pyrite.audit(samples, label=labels, out="runs/texts")

@@ -28,7 +28,8 @@ plt.show()
 
 # %% [markdown]
 # The dotted lines are the mean margins of an untrained network. With 100 classes, the weight of MAE is
-# close to 0 at this margin, so MAE underfits. `scale` stretches the curve, so that it has weight there.
+# close to 0 at this margin, so MAE underfits. `scale` stretches the curve, so that the weight at this
+# margin is larger.
 #
 # ## The gradient confirms it
 #

@@ -47,12 +47,12 @@ def tune(
     from pyrite.report.style import save
     from pyrite.report.tuning import tuning_figure
     from pyrite.tuning import tune as tune_runs
-    from pyrite.tuning.result import TRAP
+    from pyrite.tuning.result import MISLEADING
 
     if by == "ce":
-        warn(TRAP)
+        warn(MISLEADING)
     with failures(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=re.escape(TRAP))  # already printed above
+        warnings.filterwarnings("ignore", message=re.escape(MISLEADING))  # already printed above
         tuning = tune_runs(data, methods, out=out, trials=trials, by=by, prune=prune, progress=not as_json, **options)
     picture = save(tuning_figure(tuning), out / "tuning.png")
     if as_json:

@@ -19,9 +19,9 @@ from pyrite.tuning.space import Space, short
 if TYPE_CHECKING:
     import optuna
 
-TRAP: Final = (
-    "choosing by cross entropy on noisy labels is a trap: a wrong label costs a confident model without bound, so that "
-    "the vaguest model wins, not the most accurate; accuracy and mae keep the order of models under symmetric noise"
+MISLEADING: Final = (
+    "selection by cross entropy on noisy labels is misleading: the loss of a wrong label is unbounded, which favours "
+    "the least confident model, not the most accurate; accuracy and mae preserve the order of models under symmetric noise"
 )
 
 

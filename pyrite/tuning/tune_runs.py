@@ -19,7 +19,7 @@ from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import Settings
 from pyrite.training import Diverged, Record, Watching, given_settings, read_once, resolve, states_rate, train_once
-from pyrite.tuning.result import CRITERIA, TRAP, Trial, Tuning, best_of
+from pyrite.tuning.result import CRITERIA, MISLEADING, Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def tune(
     """
     _check(trials, by, options)
     if not CRITERIA[by].symmetric:
-        warnings.warn(TRAP, stacklevel=2)
+        warnings.warn(MISLEADING, stacklevel=2)
     search = _Search(data, methods, Path(out), by, prune, options)
     study = search.open()
     console = Console(stderr=True, quiet=not (sys.stderr.isatty() if progress is None else progress))

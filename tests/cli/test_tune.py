@@ -43,12 +43,12 @@ def test_for_a_program(tmp_path: Path) -> None:
     assert held["trials"][0]["lr"] == 0.0548
 
 
-def test_cross_entropy_is_a_trap(tmp_path: Path) -> None:
+def test_cross_entropy_is_misleading(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, said = run("tune", *SMALL, "--by", "ce", "--trials", "1", "--out", str(out), log=tmp_path / "log")
     assert code == 0
-    assert said.startswith("pyrite: choosing by cross entropy on noisy labels is a trap: ")
-    assert said.count("is a trap") == 1
+    assert said.startswith("pyrite: selection by cross entropy on noisy labels is misleading: ")
+    assert said.count("is misleading") == 1
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ def test_a_card_for_every_model_and_none_for_others() -> None:
 
 
 @pytest.mark.parametrize("name", NOISES)
-def test_a_card_says_rule_rate_paper_and_trap(name: str) -> None:
-    for word in ("Rule", "True flip rate", "Paper", "Trap"):
+def test_a_card_says_rule_rate_paper_and_caveat(name: str) -> None:
+    for word in ("Rule", "True flip rate", "Paper", "Caveat"):
         assert re.search(rf"^- \*\*{word}:\*\* \S", cards()[name], flags=re.MULTILINE), word
 
 

@@ -223,7 +223,7 @@ def test_a_trial_that_diverges_is_one_of_many(tmp_path: Path) -> None:
 def test_costs_are_made_small(by: str, tmp_path: Path) -> None:
     options = {**OPTIONS, "by": by, "trials": 3, "out": tmp_path / "a"}
     if by == "ce":
-        with pytest.warns(UserWarning, match="cross entropy on noisy labels is a trap"):
+        with pytest.warns(UserWarning, match="cross entropy on noisy labels is misleading"):
             found = pyrite.tune("digits", ["ce"], **options)
     else:
         found = pyrite.tune("digits", ["ce"], **options)
