@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 MISLEADING: Final = (
     "selection by cross entropy on noisy labels is misleading: the loss of a wrong label is unbounded, which favours "
-    "the least confident model, not the most accurate; accuracy and mae preserve the order of models under symmetric noise"
+    "the least confident model, not the most accurate; accuracy and mae preserve the order of models under symmetric "
+    "noise"
 )
 
 
