@@ -93,9 +93,13 @@ def write(path: str | Path, content: bytes) -> Path:
     """Write to a temporary name, flush to the disk and rename. The folder is created if it is missing.
 
     Whatever happens, ``path`` holds either its old content or the new content, never a part. A full disk or a folder
-    without write permission raises ``OSError``.
+    without write permission raises ``OSError``. Devices and pipes are written to.
     """
-    path = Path(path)
+    named, path = Path(path), Path(os.path.realpath(path))  # a link stays, and its file is replaced
+    if named.exists() and not named.is_dir() and not is_regular(named):
+        with named.open("wb") as device:  # such as /dev/null
+            device.write(content)
+        return named
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +118,7 @@ def write(path: str | Path, content: bytes) -> Path:
         with suppress(OSError):
             part.unlink()
         raise
-    return path
+    return named
 
 
 def write_or_refuse(path: str | Path, content: bytes) -> Path:

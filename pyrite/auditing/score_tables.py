@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, final
 
@@ -93,6 +93,7 @@ def _of_chunk(
 
 
 _CHUNK: Final = 64 << 20  # bytes that a Dask worker reads at once
+_OPENED: Final = count()  # numbers files as they are opened
 
 
 class _Part(NamedTuple):
@@ -216,13 +217,14 @@ def _parquet(path: str, names: Sequence[str]) -> tuple[list[_Part], list[str]]:
     order = tuple(names) or tuple(own)
     if sorted(own) != sorted({*order}):
         raise PyriteError(f"{path} has the columns {listed(own)}, but must have {listed(order)}, each once")
-    dtype = _row_group(path, order, 0).dtype if counts else np.dtype(np.float32)
-    reads = [partial(_row_group, path, order, group) for group in range(len(counts))]
+    opened = next(_OPENED)  # the file may be another one by now
+    reads = [partial(_row_group, path, order, group, opened) for group in range(len(counts))]
+    dtype = reads[0]().dtype if reads else np.dtype(np.float32)
     return [_Part(path, rows, len(order), dtype, read) for rows, read in zip(counts, reads, strict=True)], list(order)
 
 
 @lru_cache(maxsize=1)
-def _row_group(path: str, order: tuple[str, ...], group: int) -> npt.NDArray[Any]:
+def _row_group(path: str, order: tuple[str, ...], group: int, opened: int) -> npt.NDArray[Any]:
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:

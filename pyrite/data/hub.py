@@ -105,6 +105,9 @@ def _as_frame(
     data, key, rest = plain.data, plain.key, [column for column in inputs if column not in scalars]
     notes = [f"the columns {listed(rest)} are left out: they hold neither numbers nor texts"] if rest else []
     frame = data.select_columns([*scalars, *filter(None, [key])]).to_pandas()
+    for column in scalars:
+        if names := _names(data, column):  # their numbers may be others in another part
+            frame[column] = frame[column].map(dict(enumerate(names))).astype("category")
     label = plain.label
     if plain.classes and label is not None:
         frame[key], label = np.array(plain.classes, object)[label], key

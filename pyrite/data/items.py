@@ -13,7 +13,7 @@ from pyrite.data.dataset import Samples, channels_last
 from pyrite.data.folders import common_size
 from pyrite.data.images import header_of, to_pixels
 from pyrite.data.records import Schema, listed, texts
-from pyrite.data.statistics import check_finite, to_features
+from pyrite.data.statistics import beyond_whole, check_finite, check_resolution, to_features
 from pyrite.errors import PyriteError
 
 LABEL_KEYS: Final = ("label", "labels", "target", "targets", "class", "y")
@@ -72,6 +72,8 @@ def read_items(items: Any, label: str = "", like: Schema | None = None) -> Sampl
         inputs = texts(inputs, like=like)
     elif inputs.ndim == 2:
         inputs = to_features(inputs, "data")
+        if place is not None:
+            place.check_whole(beyond_whole(inputs))
     else:
         _check_images(inputs)
     return Samples(inputs, labels=labels, notes=notes)
@@ -152,6 +154,7 @@ class _Place:
     ) -> None:
         self.notes: tuple[str, ...] = ()
         self.order: tuple[int, ...] | None = None
+        self.large = list[npt.NDArray[Any]]()  # whole numbers that float64 may round
         self.picture = is_picture(first)
         self.dtype = np.dtype(np.uint8)
         if self.picture:
@@ -181,9 +184,17 @@ class _Place:
                 f"item {index} has the shape {array.shape}, but item 0 has {self.given}: use one shape for all, "
                 "for example with the transform Resize"
             )
+        if array.ndim == 1 and array.dtype.kind in "iu" and (np.abs(array.astype(np.float64)) > 2.0**53).any():
+            self.large.append(array.astype(object))
         if _final(array) != self.dtype:
             raise PyriteError(f"item {index} holds {array.dtype}, but item 0 holds {self.dtype}: use one type for all")
         return array.reshape(self.shape) if self.order is None else array.transpose(self.order)
+
+    def check_whole(self, columns: Sequence[int]) -> None:
+        """Raise PyriteError if float64 does not distinguish the whole numbers of these columns."""
+        for column in columns if self.large else ():
+            exact = [array[column] for array in self.large]
+            check_resolution(min(exact), max(exact), f"data, number {column} of each item")
 
     def _choose_size(self, items: "_Seeded", count: int, keys: tuple[str, str | None] | None) -> None:
         headers = []

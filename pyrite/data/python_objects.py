@@ -97,7 +97,7 @@ def load_object(data: Any, label: Any = "", text: str = "", group: Any = "", **c
         return _load_frame(plain, replace(roles, text=plain.text))
     if given := [option for option, value in vars(roles).items() if value]:
         kind = type(plain.data).__name__
-        raise PyriteError(f"data is a {kind}, which has no columns: leave out {' and '.join(given)}")
+        raise PyriteError(f"data is a {kind}, whose samples are not rows of a table: leave out {' and '.join(given)}")
     found = find(plain)
     if found.labels is None:
         raise PyriteError("label is missing: pass the labels of the samples, one per sample")

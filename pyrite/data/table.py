@@ -1,5 +1,6 @@
 """Tables with a label column: delimited text, Parquet, and data frames."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from pyrite.files import as_path
 _OBVIOUS: Final = ("label", "labels", "target", "class", "y")
 _FEW: Final = 20  # the last column is taken for the labels if it has at most so many distinct values
 _EACH: Final = 5  # and so many rows of each
-_UNNAMED: Final = ("", "Unnamed: 0", "index")  # the row numbers that pandas writes
+_INDEX: Final = re.compile(r"|Unnamed: 0(\.\d+)?|__index_level_\d+__")  # what pandas calls an index without a name
 _CONTINUOUS: Final = 50  # a label column with more distinct numbers, which hardly repeat, is no list of classes
 
 
@@ -79,7 +80,8 @@ def parquet(
         from pyrite.data.python_objects import load_object  # which reads tables as well
 
         parts = images if test is None else {"train": images, "test": open_images(test)}
-        return replace(load_object(parts, label, text, ignore=ignore, name=name), name=Path(path).stem)
+        roles = Roles(label, text, ignore, name, sample, annotator, group, types)
+        return replace(load_object(parts, **vars(roles)), name=Path(path).stem)
     table, other = (None if file is None else parquet_table(as_path(file)) for file in (path, test))
     assert table is not None
     return read_table(table, Roles(label, text, ignore, name, sample, annotator, group, types), other)
@@ -217,10 +219,11 @@ def _with_content(table: Table, columns: list[Column], kept: set[str]) -> tuple[
     In a table sorted by class, row numbers would give the class.
     """
     reasons = {name: reason for name, reason in nothing_in(columns).items() if name not in kept}
-    for column in (column.name for column in columns if column.name in _UNNAMED and len(columns) > 1):
-        cells, rows = table.texts(column).tolist(), range(len(table))
-        if cells in ([str(row) for row in rows], [str(row + 1) for row in rows]):
-            reasons[column] = "it counts the rows"
+    numbers = {one.name: one.values for one in columns if one.kind == "number" and len(columns) > 1}
+    for name, values in numbers.items():
+        counts = name == "index" and np.array_equal(values - values[0], np.arange(len(values))) and values[0] in (0, 1)
+        if counts or (_INDEX.fullmatch(name) and not (values % 1).any()):
+            reasons[name] = "it numbers the rows"
     rest = [column for column in columns if column.name not in reasons]
     if not rest or all(column.missing.all() for column in rest):
         why = reasons.get(columns[0].name, "empty")
@@ -230,7 +233,7 @@ def _with_content(table: Table, columns: list[Column], kept: set[str]) -> tuple[
 
 def _guess_label(table: Table, taken: set[str]) -> tuple[str, str]:
     """The label column, and a sentence if it is not the one called so."""
-    free = [name for name in table.names if name not in taken]
+    free = [name for name in table.names if name not in taken and not _INDEX.fullmatch(name)]
     if "label" in free:
         return "label", ""
     called = [name for name in free if name.lower() in _OBVIOUS]

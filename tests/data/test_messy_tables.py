@@ -130,7 +130,7 @@ def test_the_index_that_pandas_writes_is_left_out(tmp_path, frame):
     frame[["income", "plan"]].to_csv(tmp_path / "a.csv")
     data = load(tmp_path / "a.csv")
     assert data.columns == ("income",)
-    assert any("counts the rows" in note for note in data.notes)
+    assert any("numbers the rows" in note for note in data.notes)
 
 
 def test_text_columns(tmp_path, refused):
