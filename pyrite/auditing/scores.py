@@ -203,7 +203,7 @@ def numbered(labels: Any, classes: Sequence[str] | None, *, ordered: bool = True
     Where the names of classes are whole numbers or truth values, labels that are some of them are names too. Other
     numbers need classes that are ``ordered`` by the caller, or alphabetically.
     """
-    number = {str(name).removesuffix(".0"): place for place, name in enumerate(classes or ())}
+    number = {re.sub(r"^(\d+)\.0$", r"\1", str(name)): place for place, name in enumerate(classes or ())}
     of_numbers, several = bool(number) and all(map(str.isdecimal, number)), are_several(labels)
     if not several and (of_numbers or number.keys() == {"True", "False"}):
         values = to_array(labels, "labels")

@@ -1,5 +1,6 @@
 """Labels of several annotators: read from columns, long tables and arrays, with gaps."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Labels, check_names, encode, encode_like, is_missing
+from pyrite.data.records import listed
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
 
@@ -167,12 +169,34 @@ def _check_one_hot(cells: Cells, what: str) -> None:
             raise PyriteError(f"{what} look one-hot, but must be one number or text per sample: pass the argmax(1)")
 
 
+def _check_columns(cells: Cells, names: Sequence[str], what: str) -> None:
+    """Raise PyriteError for columns that may be no annotators, and for a −1 that may be a class or a gap."""
+    own = [{cell for cell in column if not is_missing(cell)} for column in cells.T.tolist()]
+    times = Counter(label for labels in own for label in labels)
+    if {"-1", "0"} <= times.keys() and all(re.fullmatch(r"-?\d+", label) for label in times):
+        raise PyriteError(
+            f"{what}: -1 may be a class or a missing label: leave missing cells empty, or name the classes"
+        )
+    filled = (cells != "").sum(0) >= _FEW
+    alone = [
+        name
+        for name, labels, many in zip(names, own, filled, strict=True)
+        if many and max(map(times.__getitem__, labels), default=2) < 2
+    ]
+    if alone:
+        raise PyriteError(
+            f"{what} have no label in common with the others in {listed(alone)}: name only the columns of annotators"
+        )
+
+
 def annotated_rows(
     table: Table, label: Sequence[str], sample: str, annotator: str
 ) -> tuple[Labels, Cells, tuple[str, ...]]:
     """The first row of every sample, labels by sample and annotator, and the names of the annotators."""
     if not annotator:
         cells = np.stack([table.texts(column) for column in label], 1)
+        if len(label) > 1:
+            _check_columns(cells, label, f"{table.path}: the columns of labels")
         return np.arange(len(table)), cells, tuple(label)
     if not sample or len(label) != 1:
         missing = "sample names none" if not sample else f"label names {len(label)} columns"

@@ -97,6 +97,16 @@ def decimal_mark(columns: Iterable[Iterable[str]], like: str = "") -> str | None
     return _decided(set[str]().union(*map(_marks, columns)), like)
 
 
+def leaves_doubt(columns: Sequence[Iterable[str]]) -> bool:
+    """Whether some numbers of a table may have decimals or thousands, and no other number decides it.
+
+    >>> leaves_doubt([["5.400"], ["7"]]), leaves_doubt([["5.400"], ["7.5"]]), leaves_doubt([["7"]])
+    (True, False, False)
+    """
+    unclear = any(_UNCLEAR.fullmatch(without_unit(cell)[0]) for column in columns for cell in column)
+    return unclear and decimal_mark(columns, ".") != decimal_mark(columns, ",")
+
+
 def _decided(found: set[str], like: str) -> str | None:
     certain = found & {",", "."}
     if certain != {","} and certain != {"."} and like:

@@ -127,6 +127,7 @@ class Schema:
         default_factory=dict
     )  # of dates that were texts, iso, dmy and the like, or of numbers: their own decimal mark and unit
     decimal: str = ""  # the mark of numbers that were texts
+    is_clear: bool = True  # whether the numbers show that mark; 5.400 alone does not
     dtype: str = ""  # of images: uint8 from 0 to 255, or float32 of a scale of their own
 
 

@@ -152,7 +152,15 @@ def _from_loaded(source: Dataset | Records, schema: Schema) -> Samples:
     else:
         check_like(samples.inputs.shape, samples.inputs.dtype, schema, what)
         return samples
-    return samples._replace(inputs=read_columns(Table(what, frame), schema).inputs)
+    table, own = Table(what, frame), source.schema if isinstance(source, Dataset) else None
+    if own is not None:
+        table.formats = dict(own.formats)
+        if not own.is_clear and schema.decimal not in ("", own.decimal):
+            raise PyriteError(
+                f"{what}: numbers such as 5.400 may have decimals or thousands, and decimals came after "
+                f"{schema.decimal!r} in training: pass the path of the file, or specify decimal when it is read"
+            )
+    return samples._replace(inputs=read_columns(table, schema).inputs)
 
 
 def _from_csv(path: Path, schema: Schema, name: str) -> Samples:

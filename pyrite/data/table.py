@@ -149,13 +149,13 @@ def read_table(
     group = roles.group
     groups = as_groups(table.texts(group)[rows], f"{table.path}: the column {group!r}") if group else None
     label = roles.label if isinstance(roles.label, str) and roles.label else ",".join(given)
-    decimal = table.decimal if isinstance(table, TextTable) else ""
+    decimal, is_clear = (table.decimal, table.is_clear) if isinstance(table, TextTable) else ("", True)
     used = {name: "name", roles.annotator: "annotator", group: "group", **dict.fromkeys(given, "label")}
     out = dict.fromkeys(table.names, "--text names others") | dict.fromkeys(ignored, "--ignore names it") | left_out
     return Dataset(
         Path(table.path).stem, inputs, targets.labels, targets.classes, test_part, columns=tuple(kinds), label=label,
         paths=table.names_of_rows(name, rows), notes=tuple(notes), annotations=targets.annotations, groups=groups,
-        schema=Schema(kind_of(inputs), (len(kinds),), kinds, label, table.formats, decimal),
+        schema=Schema(kind_of(inputs), (len(kinds),), kinds, label, table.formats, decimal, is_clear),
         reading=describe_columns(table, columns, used, out),
     )  # fmt: skip
 

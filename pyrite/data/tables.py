@@ -20,6 +20,7 @@ from pyrite.data.columns import (
     as_text,
     category_or_text,
     decimal_mark,
+    leaves_doubt,
     number,
     text_column,
     typed_values,
@@ -165,7 +166,9 @@ class TextTable(Table):
         check_unique(names, path)
         rows = [record for _, record in islice(self._rows(), _SNIFFED) if len(record) == len(names)]
         used = [name in among or not among for name in names]
-        self.decimal = decimal or self._mark(compress(zip(*rows, strict=True), used), like)
+        columns = list(compress(zip(*rows, strict=True), used))
+        self.decimal = decimal or self._mark(columns, like)
+        self.is_clear = decimal is not None or not leaves_doubt(columns)
         try:
             frame = self._parsed()
             if decimal is None and self.decimal == "." and len(frame) > _SNIFFED:

@@ -1,6 +1,7 @@
 """``RobustClassifier``: for tables and images whose labels are partly wrong."""
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self, final
 
@@ -119,7 +120,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         X, y = plain_rows(X, y)  # noqa: N806
         _check_labels(y)
         _check_weights(sample_weight)
-        self._reader = Reader.for_rows(X)
+        self._reader, self._columns = Reader.for_rows(X), [*X.columns] if is_frame(X) else []
         inputs, given = _checked(self, X if self._reader is None else self._reader.transform(X), y)
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
@@ -169,6 +170,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         names = [*getattr(self, "feature_names_in_", ())]
         if is_frame(rows) and rows is not X and {*names} <= {*rows.columns}:  # a data set still has its labels
             rows = rows[names]
+        given = [*rows.columns] if is_frame(rows) and not names else self._columns
+        if given != self._columns and {*given} == {*self._columns}:  # scikit-learn checks columns that are texts alone
+            raise PyriteError("X has the columns in another order than in fit: give it the same order")
         inputs = _checked(self, rows, reset=False) if self._reader is None else self._reader.transform(rows)
         if inputs.shape[1:] != self._shape:
             raise PyriteError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
@@ -309,8 +313,12 @@ def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: 
     if getattr(inputs, "ndim", 2) == 4:
         inputs = to_numbers(np.asarray(inputs))
         kind = {"dtype": inputs.dtype, "allow_nd": True}
-    elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":
-        to_float64(inputs, lambda row, column: f"X, row {row}, column {column}")
+    listed = inputs.tolist() if isinstance(inputs, np.ndarray) and inputs.dtype == object else inputs
+    rows = np.asarray(None)
+    with suppress(ValueError):  # of several lengths, which scikit-learn rejects
+        rows = np.asarray(listed) if isinstance(listed, list | np.ndarray) else rows
+    if rows.ndim == 2 and rows.dtype.kind in "iu":
+        to_float64(rows, lambda row, column: f"X, row {row}, column {column}")
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn's sum that detects NaN may overflow
         try:
             return validate_data(estimator, inputs, *labels, **options, **kind)

@@ -128,9 +128,13 @@ class TableFeatures(Features):
         assert isinstance(inputs, Records)
         sentences = []
         for fitted in self.columns:
-            known = {*fitted.categories, *fitted.rare, ""}
-            values = _categories(inputs.column(fitted.name)) if fitted.kind == "category" else []
-            new = [value for value in values if value not in known]
+            column, known = inputs.column(fitted.name), {*fitted.categories, *fitted.rare}
+            values = _categories(column) if fitted.kind == "category" else []
+            gaps = int(column.missing.sum()) if fitted.kind not in ("category", "text") else values.count("")
+            if gaps and not fitted.missing and "" not in known:
+                where = f"in {gaps:,} of {len(inputs):,} rows"
+                sentences.append(f"{fitted.name!r} is missing {where}, but never or hardly ever in the training part")
+            new = [value for value in values if value and value not in known]
             if new:
                 which = f"the category {new[0]!r} of {fitted.name!r}" + (" and others" if len(set(new)) > 1 else "")
                 sentences.append(f"{which}, in {len(new):,} of {len(inputs):,} rows, was not in the training part")

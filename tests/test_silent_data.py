@@ -1,0 +1,141 @@
+"""Data that were once read wrong without a word: by position, by part, from a cache, or with another meaning."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import pyrite
+from pyrite.auditing import numbered, open_shards
+from pyrite.data import describe, load, read_like
+from pyrite.files import write
+
+LARGE = 2**60
+
+
+def test_options_of_images_in_parquet_are_not_ignored(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    columns = {"image": [Image.new("L", (4, 4), 9 * row) for row in range(8)], "label": [0, 1] * 4, "who": [0] * 8}
+    data = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    data.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(pyrite.PyriteError, match="leave out group"):
+        load(tmp_path / "a.parquet", group="who")
+
+
+def test_row_numbers_of_pandas_are_no_feature(tmp_path: Path) -> None:
+    """In a table sorted by class, those of a random part give the class away."""
+    frame = pd.DataFrame({"x": np.arange(40) % 7 / 2, "y": np.arange(40) % 5 / 2, "label": np.repeat(["a", "b"], 20)})
+    some = frame.sample(30, random_state=0)
+    some.to_parquet(tmp_path / "a.parquet")
+    some.to_csv(tmp_path / "a.csv")
+    pd.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "b.csv")
+    for name in ("a.parquet", "a.csv", "b.csv"):
+        data = load(tmp_path / name)
+        assert data.columns == ("x", "y")
+        assert any("numbers the rows" in note for note in data.notes)
+
+
+def test_loaded_tables_keep_the_units_and_decimals_of_training(tmp_path: Path) -> None:
+    def written(name: str, cells: list[str]) -> Path:
+        (tmp_path / name).write_text(
+            "w;label\n" + "".join(f"{cell};{'ab'[row % 2]}\n" for row, cell in enumerate(cells))
+        )
+        return tmp_path / name
+
+    kilograms = describe(load(written("kg.csv", ["70 kg", "80 kg"])))
+    with pytest.raises(pyrite.PyriteError, match="the unit is 'lb', but was 'kg'"):
+        read_like(load(written("lb.csv", ["154 lb", "170 lb"])), kilograms)
+    comma = describe(load(written("comma.csv", ["3.888,51", "1,5"])))
+    unclear = written("unclear.csv", ["5.400", "7"])
+    with pytest.raises(pyrite.PyriteError, match=r"numbers such as 5\.400 may have decimals or thousands"):
+        read_like(load(unclear), comma)
+    assert read_like(load(unclear, decimal=","), comma).inputs.tolist() == [[5400], [7]]
+    for cells in (["5.4", "7.400"], ["5", "7"], ["5,4", "7.400"]):  # which leave no doubt
+        path = written("clear.csv", cells)
+        assert read_like(load(path), comma).inputs.tolist() == read_like(path, comma).inputs.tolist()
+
+
+def test_class_numbers_in_features_are_matched_by_name() -> None:
+    datasets = pytest.importorskip("datasets")
+
+    def part(names: list[str]) -> Any:
+        colours = datasets.Value("string"), datasets.ClassLabel(names=names)
+        data = datasets.Dataset.from_dict(
+            {"colour": ["red", "blue"] * 20, "x": np.arange(40) / 2, "label": ["a", "b"] * 20}
+        )
+        return data.cast(datasets.Features(data.features | {"colour": colours[1]}))
+
+    data = load({"train": part(["red", "blue"]), "test": part(["blue", "red"])}, label="label")
+    assert data.test is not None
+    assert data.inputs.cells(0) == data.test.inputs.cells(0) == ("red", "0")
+
+
+def test_gaps_that_training_did_not_have_are_reported() -> None:
+    frame = pd.DataFrame({"city": ["NA", "Oslo"] * 20, "x": np.arange(40) / 2, "label": ["a", "b"] * 20})
+    data = load(frame, label="label")
+    features = pyrite.FEATURES["table"]().fit(data.inputs, np.arange(40))
+    other = read_like(frame.assign(city=[None, "Oslo"] * 20, x=[np.nan, *frame.x[1:]]), describe(data)).inputs
+    assert features.unfamiliar(data.inputs) == ()
+    city, x = features.unfamiliar(other)
+    assert "'city' is missing in 20 of 40 rows" in city
+    assert "'x' is missing in 1 of 40 rows" in x
+
+
+@pytest.mark.parametrize("rows", [list, lambda rows: [np.array(row) for row in rows]])
+def test_large_integers_in_items_are_exact(rows: Any) -> None:
+    values = [[LARGE + row, row % 3] for row in range(60)]
+    labels = [row % 2 for row in range(60)]
+    with pytest.raises(pyrite.PyriteError, match=f"from {LARGE} to {LARGE + 59}, differ by less"):
+        load((rows(values), labels))
+    wide = [[row * LARGE // 100, row] for row in range(60)]
+    assert load((rows(wide), labels)).inputs[:, 0].tolist() == [float(row[0]) for row in wide]
+    for X in (values, np.array(values, object)):  # noqa: N806
+        with pytest.raises(pyrite.PyriteError, match="differ by less"):
+            pyrite.RobustClassifier().fit(X, labels)
+
+
+def test_columns_called_by_numbers_in_another_order() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)))  # noqa: N806
+    classifier = pyrite.RobustClassifier(folds=0, members=1, epochs=1).fit(X, X[0] > 0)
+    with pytest.raises(pyrite.PyriteError, match="columns in another order than in fit"):
+        classifier.predict(X[[1, 0]])
+    assert len(classifier.predict(X.to_numpy())) == len(classifier.predict(X)) == 60
+
+
+def test_columns_that_are_no_annotators(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(40) / 2, "one": ["a", "b"] * 20, "two": ["a"] * 40, "who": ["me", "you"] * 20})
+    assert load(frame, label="one,two").classes == ("a", "b")
+    with pytest.raises(pyrite.PyriteError, match="no label in common with the others in 'who'"):
+        load(frame, label="one,two,who")
+    numbers = frame.assign(one=[0, 1] * 20, two=[0, -1, 1, 1] * 10)
+    with pytest.raises(pyrite.PyriteError, match="-1 may be a class or a missing label"):
+        load(numbers, label="one,two")
+
+
+def test_class_names_that_end_like_a_number() -> None:
+    assert numbered(np.array(["v1", "v1.0"], object), ["v1", "v1.0"]).tolist() == [0, 1]
+
+
+def test_shards_that_were_written_again(tmp_path: Path) -> None:
+    for value in (0.0, 1.0):
+        pd.DataFrame({"a": [value], "b": [-value]}).to_parquet(tmp_path / "s-0.parquet", index=False)
+        shards = open_shards(tmp_path / "s-*.parquet")
+        assert shards is not None
+        assert shards[:].tolist() == [[value, -value]]
+
+
+def test_links_and_devices_are_not_replaced(tmp_path: Path) -> None:
+    link, own = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to("file")
+    assert write(link, b"text") == link
+    assert (link.is_symlink(), (tmp_path / "file").read_bytes()) == (True, b"text")
+    os.mkfifo(own)
+    reader = os.open(own, os.O_RDONLY | os.O_NONBLOCK)
+    write(own, b"text")
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    assert own.is_fifo()
