@@ -329,7 +329,7 @@ def test_what_is_refused(data: Any, said: str, refused: Any) -> None:
 def test_labels_are_given_once(refused: Any) -> None:
     assert "given twice" in refused(load, (X, Y), label=Y)
     assert "which has its own: leave out the labels" in refused(pyrite.train, "digits", Y)
-    assert "no columns: leave out text" in refused(load, (X, Y), text="a")
+    assert "not rows of a table: leave out text" in refused(load, (X, Y), text="a")
 
 
 def test_too_much_for_the_memory(refused: Any) -> None:

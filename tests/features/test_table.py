@@ -54,11 +54,11 @@ def test_unseen_categories_are_rare_ones_or_nothing():
     assert with_rare.transform(column("b", "c", "new")).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
     without = encoder("table").fit(column(*"aaabbb"), np.arange(6))
     assert without.transform(column("a", "new")).tolist() == [[1, 0], [0, 0]]
-    assert with_rare.unfamiliar(column("b", "c", "")) == ()
+    assert with_rare.unfamiliar(column("b", "c")) == ()
     again = encoder("table").restore(with_rare.state())
     for features in (with_rare, without, again):
-        (said,) = features.unfamiliar(column("new", "a", "newer", ""))
-        assert said == "the category 'new' of 'x' and others, in 2 of 4 rows, was not in the training part"
+        (said,) = features.unfamiliar(column("new", "a", "newer"))
+        assert said == "the category 'new' of 'x' and others, in 2 of 3 rows, was not in the training part"
     few = encoder("table(categories=1)").fit(column(*"aaaabbb"), np.arange(7))
     assert few.names == ("x=a", "x, other")
 
