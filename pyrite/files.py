@@ -71,14 +71,27 @@ def _check_numbers(pattern: str, paths: Sequence[str]) -> None:
 def read_bytes(path: str | Path, most: int = -1) -> bytes:
     """The content of a file, or its first bytes; a PyriteError if it cannot be read."""
     path = Path(path)
-    if not is_regular(path):  # opening a pipe would wait for ever
-        raise PyriteError(f"{path}: {'cannot be read, it is not a file' if path.exists() else 'no such file'}")
+    check_regular(path)
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             return file.read(most if most < size else -1)  # a buffer of ``most`` bytes would be made at once
     except OSError as error:
         raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def check_regular(path: Path) -> None:
+    """Raise PyriteError unless a path is a file: opening a pipe or a device would wait for ever."""
+    if is_regular(path):
+        return
+    try:
+        os.stat(path)
+        problem = "cannot be read, it is not a file"
+    except PermissionError as error:  # of a folder
+        problem = f"cannot be read ({error.strerror})"
+    except (OSError, ValueError):
+        problem = "no such file"
+    raise PyriteError(f"{path}: {problem}")
 
 
 def is_regular(path: Path) -> bool:
@@ -103,6 +116,8 @@ def write(path: str | Path, content: bytes) -> Path:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():  # one that must not be written to must not be replaced either
+            path.open("ab").close()
         with open(part, "wb") as file:
             file.write(content)
             file.flush()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory
 from pyrite.errors import PyriteError
-from pyrite.files import is_regular
+from pyrite.files import check_regular
 
 # Compressed data may claim any size. DEFLATE compresses at most 1,032 to 1, so the size of the file is one bound, and
 # LARGEST is another. Uncompressed data is bounded by the size of the file.
@@ -25,8 +25,7 @@ _HEADERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.f
 def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an ``.npz`` by name, all or those of ``wanted`` that exist. A damaged file is a ValueError."""
     path = Path(path)
-    if not is_regular(path):
-        raise PyriteError(f"{path}: no such file")
+    check_regular(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}

@@ -289,8 +289,8 @@ def audit_run(
         notes += [*issues.sentences(), *_large_groups(data, run.config.method)]
     except DataChanged:  # suspects would be named by their places among other samples
         raise
-    except ValueError:  # the data are missing; the run has the evidence, only copies cannot be found
-        pass
+    except ValueError as error:  # the run has the evidence
+        notes.append(f"copies and groups with many wrong labels are not looked for, because data are missing: {error}")
     unseen = samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION
     result = audit_margins(
         np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),

@@ -1,6 +1,9 @@
 """Data that were once read wrong without a word: by position, by part, from a cache, or with another meaning."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ from PIL import Image
 
 import pyrite
 from pyrite.auditing import numbered, open_shards
+from pyrite.cli.app import main
 from pyrite.data import describe, load, read_like
-from pyrite.files import write
+from pyrite.files import read_bytes, write, write_or_refuse
+from pyrite.npz_files import read_npz
 
 LARGE = 2**60
 
@@ -126,6 +131,46 @@ def test_shards_that_were_written_again(tmp_path: Path) -> None:
         shards = open_shards(tmp_path / "s-*.parquet")
         assert shards is not None
         assert shards[:].tolist() == [[value, -value]]
+
+
+@pytest.fixture
+def owned() -> Iterator[Path]:
+    """A folder of a user whom permission bits concern."""
+    folder, user = Path(tempfile.mkdtemp()), os.geteuid()
+    if user == 0:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    yield folder
+    os.seteuid(user)
+    folder.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def test_permission_bits(owned: Path) -> None:
+    path = owned / "a.csv"
+    write(path, b"old").chmod(0o400)
+    with pytest.raises(pyrite.PyriteError, match=r"cannot write .*a\.csv: Permission denied"):
+        write_or_refuse(path, b"new")
+    assert path.read_bytes() == b"old"
+    path.chmod(0)
+    for read in (read_bytes, read_npz):
+        with pytest.raises(pyrite.PyriteError, match=r"a\.csv: .*Permission denied"):
+            read(path)
+    owned.chmod(0o600)
+    for read in (read_bytes, read_npz, load):
+        with pytest.raises(pyrite.PyriteError, match=r"a\.csv: cannot be read \(Permission denied\)"):
+            read(path)
+    assert os.listdir(owned) == ["a.csv"]
+
+
+def test_a_folder_that_cannot_be_entered_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def refuse() -> None:
+        raise PermissionError(13, "Permission denied", "run/recipe.toml")
+
+    monkeypatch.setattr("pyrite.cli.app.app", refuse)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == "pyrite: run/recipe.toml: Permission denied\n"
 
 
 def test_links_and_devices_are_not_replaced(tmp_path: Path) -> None:

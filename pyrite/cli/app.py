@@ -44,6 +44,7 @@ def main() -> None:
     """Run a command; bad input prints one sentence and exits with code 2."""
     try:
         app()
-    except PyriteError as error:
-        echo(f"pyrite: {error}", err=True)
+    except (PyriteError, PermissionError) as error:
+        own = isinstance(error, PyriteError)
+        echo(f"pyrite: {error if own else f'{error.filename}: {error.strerror}'}", err=True)
         sys.exit(2)

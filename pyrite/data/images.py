@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, is_whole, one_of
 from pyrite.errors import PyriteError
-from pyrite.files import is_regular
+from pyrite.files import check_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -242,8 +242,8 @@ def _opened(path: Path | Member) -> Iterator["Image"]:
     """An open image file; whatever goes wrong becomes a PyriteError of one sentence."""
     from PIL import Image, UnidentifiedImageError
 
-    if isinstance(path, Path) and not is_regular(path):  # opening a pipe would wait for ever
-        raise PyriteError(f"{path}: no such file")
+    if isinstance(path, Path):
+        check_regular(path)
     try:
         # Not by its path: Pillow would map an uncompressed TIFF that is turned into memory with width for height.
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:

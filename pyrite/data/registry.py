@@ -258,6 +258,12 @@ def _loader_of(path: Path) -> Callable[..., Dataset]:
             f"{path}: data is a folder of images or texts, or a file that ends in {', '.join(ENDINGS)}{advice}"
         )
     try:
+        os.stat(path)
+    except PermissionError as error:
+        raise PyriteError(f"{path}: cannot be read ({error.strerror})") from None
+    except (OSError, ValueError):
+        pass
+    try:
         close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.75)
     except (OSError, ValueError):  # the folder does not exist either, or its name cannot be one
         close = []

@@ -428,4 +428,5 @@ def read_history(path: Path, *names: str) -> list[Line]:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file."""
     with _reading(path):
+        path.open("rb").close()  # safetensors calls a file that may not be read missing
         return load_file(path)
