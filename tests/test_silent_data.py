@@ -31,6 +31,34 @@ def test_options_of_images_in_parquet_are_not_ignored(tmp_path: Path) -> None:
         load(tmp_path / "a.parquet", group="who")
 
 
+def test_parquet_of_the_same_time_is_read_again(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    for value in (10, 200):
+        data = datasets.Dataset.from_dict({"image": [Image.new("L", (4, 4), value)] * 8, "label": [0, 1] * 4})
+        data.cast_column("image", datasets.Image()).to_parquet(tmp_path / "a.parquet")
+        os.utime(tmp_path / "a.parquet", (1e9, 1e9))
+        assert load(tmp_path / "a.parquet").inputs.max() == value
+
+
+def test_a_loader_of_the_user_reads_the_images(tmp_path: Path) -> None:
+    class Folder:  # as torchvision's
+        classes, class_to_idx, transform = ["a", "b"], {"a": 0, "b": 1}, None
+
+        def __init__(self, loader: Any) -> None:
+            self.samples, self.loader = [(str(tmp_path / f"{row}.png"), row % 2) for row in range(4)], loader
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, row: int) -> Any:
+            return self.loader(self.samples[row][0]), self.samples[row][1]
+
+    Folder.__module__ = "torchvision.datasets"
+    for row in range(4):
+        Image.new("L", (4, 4), 50).save(tmp_path / f"{row}.png")
+    assert load(Folder(lambda path: Image.open(path).point(lambda pixel: 255 - pixel))).inputs.max() == 205
+
+
 def test_row_numbers_of_pandas_are_no_feature(tmp_path: Path) -> None:
     """In a table sorted by class, those of a random part give the class away."""
     frame = pd.DataFrame({"x": np.arange(40) % 7 / 2, "y": np.arange(40) % 5 / 2, "label": np.repeat(["a", "b"], 20)})

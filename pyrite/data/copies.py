@@ -4,6 +4,7 @@ net that is trained on their twins."""
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
 from pyrite.arrays import coded
-from pyrite.data.images import LazyImages
+from pyrite.data.images import LazyImages, Member
 from pyrite.data.records import Records
 
 if TYPE_CHECKING:  # which imports this file
@@ -59,10 +60,10 @@ def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | npt
             else:
                 yield values
     elif isinstance(inputs, LazyImages):
-        yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
+        yield f"files, upright, {inputs.shape[1:]} {inputs.warp}".encode()  # as embeddings in the cache have them
         for index, name in enumerate(inputs.names):
             yield b"" if whole_files else name.encode("utf-8", "surrogatepass")
-            yield from _file(inputs, index, whole_files) or (b"",)
+            yield _file(inputs, index, whole_files)
     else:
         yield f"{inputs.dtype} {inputs.shape[1:]}".encode()
         yield inputs
@@ -143,17 +144,21 @@ def joined_groups(*groups: Labels, pairs: npt.NDArray[np.int64] | None = None) -
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 
-def _file(inputs: LazyImages, row: int, whole: bool) -> tuple[bytes, ...]:
+def _file(inputs: LazyImages, row: int, whole: bool) -> bytes:
     """An image file, or both of its ends and its size; nothing if it cannot be read."""
     try:
-        with inputs.path(row).open("rb") as file:
-            if whole:
-                return (file.read(),)
-            start, size = file.read(_PIECE), file.seek(0, 2)
-            file.seek(max(_PIECE, size - _PIECE))
-            return start, str(size).encode() + file.read()
+        path = inputs.path(row)
+        return path.read_bytes() if whole else ends_of(path)
     except OSError:
-        return ()
+        return b""
+
+
+def ends_of(path: Path | Member) -> bytes:
+    """Both ends of a file, and its size."""
+    with path.open("rb") as file:
+        start, size = file.read(_PIECE), file.seek(0, 2)
+        file.seek(max(_PIECE, size - _PIECE))
+        return b"".join((str(size).encode(), b" ", start, file.read()))
 
 
 def _points(inputs: Inputs) -> npt.NDArray[np.float64]:

@@ -1,10 +1,13 @@
 """Data sets of the package ``datasets`` of Hugging Face: which columns are inputs and labels."""
 
+import os
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from pyrite.data.copies import digest, ends_of
 from pyrite.data.items import LABEL_KEYS, Plain
 from pyrite.data.records import Schema, listed
 from pyrite.data.tables import frame_table
@@ -44,7 +47,9 @@ def open_images(path: str) -> Any:
         import datasets
     except ImportError:
         raise PyriteError(f"{path}: images in Parquet need datasets: pip install 'pyrite-labels[hf]'") from None
-    data = datasets.Dataset.from_parquet(paths)
+    # Its own key is the path and the time of the file, which archives and copies keep.
+    folder = os.path.join(datasets.config.HF_DATASETS_CACHE, "pyrite", digest(map(ends_of, map(Path, paths))))
+    data = datasets.Dataset.from_parquet(paths, cache_dir=folder)
     for name in images:  # without the metadata of Hugging Face they are structures
         data = data.cast_column(name, datasets.Image())
     return data

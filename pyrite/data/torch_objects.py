@@ -30,7 +30,8 @@ def is_files(data: object) -> bool:
     if not all(hasattr(data, name) for name in ("samples", "classes", "class_to_idx")):
         return False
     samples: Any = data.samples  # type: ignore[attr-defined]
-    if _makes_items(type(data)):
+    loader = getattr(data, "loader", None)  # the user's own may read other pixels from a file
+    if _makes_items(type(data)) or not getattr(loader, "__module__", "torchvision").startswith("torchvision"):
         return False
     pairs = isinstance(samples, list) and samples and isinstance(samples[0], tuple) and len(samples[0]) == 2
     return bool(pairs) and isinstance(samples[0][0], str | Path) and Path(samples[0][0]).suffix.lower() in SUFFIXES
