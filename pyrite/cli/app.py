@@ -45,6 +45,6 @@ def main() -> None:
     try:
         app()
     except (PyriteError, PermissionError) as error:
-        own = isinstance(error, PyriteError)
-        echo(f"pyrite: {error if own else f'{error.filename}: {error.strerror}'}", err=True)
+        sentence = f"{error.filename}: {error.strerror}" if isinstance(error, PermissionError) else error
+        echo(f"pyrite: {sentence}", err=True)
         sys.exit(2)
