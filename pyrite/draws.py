@@ -39,6 +39,7 @@ class Stream(Enum):
     COLOUR = (9,)  # how the colours of an image are changed
     FOLDS = (10,)  # which fold of a cross-fitting each sample is in
     HELD_OUT = (11,)  # which held-out samples a method looks at
+    MIXUP = (12,)  # which samples are mixed, and in which proportion
     CHECK = (0x72657669,)  # which labels are checked at random in a review: "revi" in ASCII
     MATRIX = (_NOISE, 0)  # which classes each class is mistaken for
     LABELS = (_NOISE, 1)  # which samples get a wrong label, and which

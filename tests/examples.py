@@ -86,5 +86,6 @@ METHOD_EXAMPLES = {
     "glc": "glc(size=13)",
     "fine_tune": "fine_tune(size=13, at=0.5)",
     "d2l": "d2l(k=5, window=2, skip=0)",
+    "sop": "sop(consistency=0.9, balance=0.1)",
 }
 """Methods as the contract tests call them: small enough for 45 samples. Those that are not here take no arguments."""

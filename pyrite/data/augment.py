@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Final, Literal, NamedTuple, final
+from typing import Annotated, Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,14 @@ class Draws(NamedTuple):
     left: Tensor
     mirrored: Tensor | None
     colour: Tensor | None = None
+
+    def at(self, rows: Any) -> "Draws":
+        """The draws of some images."""
+        return Draws(*(part if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+    def moved(self, device: torch.device) -> "Draws":
+        """The draws on a device."""
+        return Draws(*(part if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
 
 def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
@@ -92,27 +100,33 @@ class CropFlip(HasSpec):
         rows, columns = (np.pad(np.arange(side), self.pad, mode="reflect") for side in images.shape[2:])
         return images[:, :, rows][:, :, :, columns]
 
-    def draw(self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> Draws:
-        """Draw the transformations of an epoch in which sample ``index[i]`` of ``count`` samples is at position i."""
+    def draw(
+        self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int, view: int = 0
+    ) -> Draws:
+        """Draw the transformations of an epoch in which sample ``index[i]`` of ``count`` samples is at position i.
+
+        Every ``view`` of the epoch has other draws.
+        """
+        key = (epoch, view) if view else (epoch,)
         size, mirrored = self.size(height, width), None
         positions = [side + 2 * self.pad - cut + 1 for side, cut in zip((height, width), size, strict=True)]
         if self.place == "centre":
             top, left = (torch.full((len(index),), possible // 2) for possible in positions)
         else:
-            drawn = uniforms(seed, Stream.CROP, 2 * len(index), epoch).reshape(2, -1)
+            drawn = uniforms(seed, Stream.CROP, 2 * len(index), *key).reshape(2, -1)
             top, left = (torch.from_numpy((u * n).astype(np.int64)) for u, n in zip(drawn, positions, strict=True))
         if self.flip == "random":
-            mirrored = torch.from_numpy(uniforms(seed, Stream.FLIP, len(index), epoch) < 0.5)
+            mirrored = torch.from_numpy(uniforms(seed, Stream.FLIP, len(index), *key) < 0.5)
         elif self.flip == "alternate":
             # Which half is mirrored first depends on the sample, not on its position in the epoch.
-            mirrored = torch.from_numpy(order(seed, Stream.FLIP, count)[index] % 2 == epoch % 2)
-        colour = None if self.jitter is None else draw_colours(self.jitter, len(index), seed, epoch)
+            mirrored = torch.from_numpy(order(seed, Stream.FLIP, count)[index] % 2 == (epoch + view) % 2)
+        colour = None if self.jitter is None else draw_colours(self.jitter, len(index), seed, *key)
         return Draws(top, left, mirrored, colour)
 
 
-def draw_colours(jitter: Sequence[float], count: int, seed: int, epoch: int) -> Tensor:
+def draw_colours(jitter: Sequence[float], count: int, seed: int, *key: int) -> Tensor:
     """Three factors and a turn of the hue for every image of an epoch."""
-    drawn = torch.from_numpy(uniforms(seed, Stream.COLOUR, 4 * count, epoch).reshape(count, 4))
+    drawn = torch.from_numpy(uniforms(seed, Stream.COLOUR, 4 * count, *key).reshape(count, 4))
     return (torch.tensor([1.0, 1.0, 1.0, 0.0]) + (2 * drawn - 1) * torch.tensor(jitter)).float()
 
 

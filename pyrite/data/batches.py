@@ -120,6 +120,7 @@ class Batches:
         self.device = torch.device(device)
         self.augment, self.growth, self.normalise = augment, growth, normalise
         self.epoch = self.position = 0
+        self._views: tuple[int, Draws] | None = None  # the second draws for all samples, and their epoch
         self._identity = {"seed": self.seed, "samples": len(self.index), "batch_size": self.batch_size}
         self.unreadable: dict[str, Unreadable] = {}
         if normalise is not None and len(normalise.mean) != inputs.shape[1]:
@@ -212,38 +213,72 @@ class Batches:
         size, rest = divmod(min(self.batch_size, len(self.index) - start), self.world_size)
         begin = start + self.rank * size + min(self.rank, rest)
         place: Any = slice(begin, begin + size + (self.rank < rest))
-        numbers, bad, colour = epoch.samples[place], list[Unreadable](), None
-        rows: Any = slice(None)
-        if epoch.inputs is not None:
-            source, rows = epoch.inputs, place
-        elif isinstance(self.inputs, LazyImages):
+        numbers, bad = epoch.samples[place], list[Unreadable]()
+        source, rows = epoch.inputs, place
+        if source is None and isinstance(self.inputs, LazyImages):
             pixels, good, bad = self.inputs.read(numbers)
             place, numbers = np.arange(place.start, place.stop)[good], numbers[good]
             source, rows = torch.from_numpy(pixels), torch.arange(len(pixels))
-            source = source if self.augment is None else self.augment.padded(source)
-        elif self._tensor is None:
-            source = _to_tensor(np.asarray(self.inputs[numbers]), self.normalise)
-        else:
-            source, rows = self._tensor, torch.from_numpy(numbers)
-            rows = rows if source.is_cpu else self._moved(rows)
+        elif source is None:
+            source, rows = self._rows(numbers)
+        draws = None if epoch.draws is None else epoch.draws.at(place)
         index, labels = torch.from_numpy(numbers), epoch.labels[place]
-        if epoch.draws is None or self._crop_size is None:
+        inputs = self._shown(source, rows, draws, epoch.number)
+        if self.device.type != "cpu":
+            labels, index = self._moved(labels), self._moved(index)
+        return Batch(inputs, labels, index), bad
+
+    def again(self, index: Tensor) -> Tensor:
+        """These samples as the current epoch would show them with other random crops, flips and colours.
+
+        The draws depend on the seed, the epoch and the sample. An image that alternating flips mirror in a batch is not
+        mirrored here. Without augmentation these are the inputs of the batch again.
+        """
+        on_device = self._tensor is not None and self._tensor.device == index.device
+        index = index if on_device else index.cpu()
+        source, rows = self._tensor, index
+        if isinstance(self.inputs, LazyImages):
+            pixels, _, bad = self.inputs.read(index.numpy(), max(1, self.workers))
+            if bad:
+                raise PyriteError(bad[0].reason)
+            source, rows = torch.from_numpy(pixels), torch.arange(len(pixels))
+        elif not on_device:
+            source, rows = self._rows(index.numpy())
+        assert source is not None
+        draws = None
+        if self.augment is not None:
+            if self._views is None or self._views[0] != self.epoch:
+                (height, width), count = self.inputs.shape[2:], len(self.inputs)
+                drawn = self.augment.draw(height, width, np.arange(count), count, self.seed, self.epoch, view=1)
+                self._views = self.epoch, drawn.moved(index.device)
+            draws = self._views[1].at(index)
+        return self._shown(source, rows, draws, self.epoch)
+
+    def _rows(self, numbers: Labels) -> tuple[Tensor, Any]:
+        """A tensor with these samples of data in memory, and their rows in it."""
+        if self._tensor is None:
+            return _to_tensor(np.asarray(self.inputs[numbers]), self.normalise), slice(None)
+        rows = torch.from_numpy(numbers)
+        return self._tensor, rows if self._tensor.is_cpu else self._moved(rows)
+
+    def _shown(self, source: Tensor, rows: Any, draws: Draws | None, number: int) -> Tensor:
+        """Rows of a tensor as an epoch shows them, on the device of the batches."""
+        colour = None
+        if draws is None or self.augment is None or self._crop_size is None:
             inputs = source[rows]
         else:
-            parts = (part if part is None else part[place] for part in epoch.draws)
-            draws = Draws(*(part if part is None or source.is_cpu else self._moved(part) for part in parts))  # type: ignore[arg-type]
+            source = self.augment.padded(source) if isinstance(self.inputs, LazyImages) else source
+            draws = draws if source.is_cpu else Draws(*(p if p is None else self._moved(p) for p in draws))  # type: ignore[arg-type]
             inputs, colour = crop_and_flip(source, rows, draws, self._crop_size), draws.colour
         if self.device.type != "cpu":
-            inputs, labels, index = self._moved(inputs), self._moved(labels), self._moved(index)
+            inputs = self._moved(inputs)
             colour = None if colour is None else self._moved(colour)
         inputs = inputs.float()
         if colour is not None:
             inputs = jittered(inputs, colour)
         if inputs.ndim == 4 and not self._scaled:
             inputs = inputs.mul_(self._scale).add_(self._shift)
-        if self.growth is not None:
-            inputs = self.growth.resized(inputs, epoch.number)
-        return Batch(inputs, labels, index), bad
+        return inputs if self.growth is None else self.growth.resized(inputs, number)
 
     def _moved(self, rows: Tensor) -> Tensor:
         """Rows on the device of the batches. From pinned memory they are copied while the device works."""

@@ -19,6 +19,7 @@ CHECK_EVERY: Final = 50
 """Steps after which a device is read to find out whether all of them were finite."""
 
 FAULTS: Final = ("", "the loss is not finite", "the scores are not finite", "the gradient is not finite")
+_GROWING: Final = 0.1  # of the steps so far, over which weights are averaged at first
 _Result = TypeVar("_Result")
 AUTOCAST: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -36,6 +37,17 @@ def weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:
         return found(*args)
 
     return call
+
+
+@torch.no_grad()
+def follow(average: nn.Module, model: nn.Module, steps: int, window: float) -> None:
+    """Update a running mean of a model's weights and statistics over so many steps, at first a tenth of those made."""
+    fraction = 1 / (1 + min(window, _GROWING * steps))
+    for mean, value in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
+        if mean.is_floating_point():
+            mean.lerp_(value, fraction)
+        else:
+            mean.copy_(value)
 
 
 class Stateful(nn.Module):

@@ -1,5 +1,6 @@
 """Targets from past predictions: early-learning regularisation, and joint optimisation of weights and labels."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -112,9 +113,15 @@ class Joint(Method):
         )  # fmt: skip
 
 
-def _divergence(labels: Tensor, log_p: Tensor) -> Tensor:
+def divergence(labels: Tensor, log_p: Tensor) -> Tensor:
     """KL(labels ‖ p) of each row. A label of 0 needs no probability."""
     return (torch.xlogy(labels, labels) - torch.where(labels > 0, labels * log_p, 0.0)).sum(1)
+
+
+def class_balance(log_p: Tensor, prior: Tensor) -> Tensor:
+    """KL(prior ‖ mean of p over a batch), from log-probabilities."""
+    log_mean = log_p.logsumexp(0) - math.log(len(log_p))
+    return divergence(prior.unsqueeze(0), log_mean.unsqueeze(0)).squeeze(0)
 
 
 def joint_objective(scores: Tensor, labels: Tensor, prior: Tensor, alpha: float, beta: float) -> Tensor:
@@ -127,9 +134,8 @@ def joint_objective(scores: Tensor, labels: Tensor, prior: Tensor, alpha: float,
     log_p = logsigmoid(row_margins(widened(scores)))
     labels, prior = labels.to(log_p), prior.to(log_p)
     entropy = -(log_p.exp() * log_p).sum(1)
-    log_mean = log_p.logsumexp(0) - torch.tensor(len(log_p), dtype=log_p.dtype, device=log_p.device).log()
-    between = _divergence(prior.unsqueeze(0), log_mean.unsqueeze(0)).squeeze(0)
-    return ((_divergence(labels, log_p) + beta * entropy).mean() + alpha * between).to(scores.dtype)
+    own = (divergence(labels, log_p) + beta * entropy).mean()
+    return (own + alpha * class_balance(log_p, prior)).to(scores.dtype)
 
 
 class SoftLabels(Trainer):
@@ -144,7 +150,7 @@ class SoftLabels(Trainer):
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
         log_p = logsigmoid(row_margins(widened(scores)))
-        return _divergence(self.labels[batch.index].to(log_p), log_p)
+        return divergence(self.labels[batch.index].to(log_p), log_p)
 
     def facts(self) -> Mapping[str, float]:
         """The fraction of training samples whose label is no longer the given one."""

@@ -19,12 +19,12 @@ from pyrite.data import Batch, first_members
 from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.methods.corrected import from_anchors, wrong_by_matrix
+from pyrite.methods.learner import follow
 from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.models import Network, seeded
 from pyrite.soft_margin import wide, wide_dtype, widened
 
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
-_GROWING: Final = 0.1  # of the steps so far, at the beginning
 _SHARPER: Final = 1.4, 2.0  # how much sharper than the net true classes may be
 _NATS: Final = 6.0  # by which these must make all labels together more likely
 _FITTED: Final = 4_000_000  # scores that the noise is fitted to; of a larger table, every n-th row
@@ -145,15 +145,8 @@ class SelfCorrectedTrainer(Trainer):
     def after_step(self, step: Step) -> None:
         if self.memory is not None:
             self.memory[step.index] = self._remembered(self.memory, step.scores, step.index).to(self.memory.dtype)
-        # A running mean of weights and statistics, over a fraction of all steps or, at first, of those so far.
         all_steps = self.context.epochs * self.context.steps_per_epoch
-        steps = min(_AVERAGED * all_steps, _GROWING * self.learner.steps)
-        pairs = zip(self.average.state_dict().values(), self.learner.model.state_dict().values(), strict=True)
-        for mean, value in pairs:
-            if mean.is_floating_point():
-                mean.lerp_(value, 1 / (1 + steps))
-            else:
-                mean.copy_(value)
+        follow(self.average, self.learner.model, self.learner.steps, _AVERAGED * all_steps)
 
     @property
     def predictors(self) -> Sequence[nn.Module]:

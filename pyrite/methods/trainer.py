@@ -224,7 +224,7 @@ class Trainer(Stateful):
             if not self.deferred and not losses.isfinite().all():  # before weights are made from them
                 raise FloatingPointError(f"the loss is {float(losses.mean())}")
             weights = self.weights(made[0].batch, losses if len(losses) > 1 else losses[0])
-            rows = [None] if weights is None else weights.expand(len(self.nets), -1)
+            rows = [None] * len(self.nets) if weights is None else weights.expand(len(self.nets), -1)
             parts = zip(self.nets, made, rows, strict=True)
             step, *_ = [
                 self.descend(net, batch, [one], self.denominator(one.batch, row), row) for net, one, row in parts
@@ -247,11 +247,8 @@ class Trainer(Stateful):
             if not self.whole_batch or self.processes == 1:
                 yield Pass(scores, piece, self.losses(scores, piece), slice(piece.labels.shape[0]))
                 continue
-            start = sum(self.gather(torch.tensor([len(scores)]))[: rank()].tolist())
-            own = slice(start, start + len(scores))
-            # Scores of other processes have no graph here, so each process gets the gradient of its own samples.
-            others = self.gather(scores)
-            rows = torch.cat([others[:start], scores, others[own.stop :]])
+            own = self.own(len(scores))
+            rows = self.spread(scores, own)
             samples = Batch(piece.inputs, self.gather(piece.labels), self.gather(piece.index))
             yield Pass(scores, samples, self.losses(rows, samples), own)
 
@@ -354,6 +351,18 @@ class Trainer(Stateful):
     def gather(self, rows: Tensor) -> Tensor:
         """The rows of all processes, in order of rank, detached."""
         return gather(rows)
+
+    def own(self, count: int) -> slice:
+        """Where the rows of this process, of which there are so many, are among those of all processes."""
+        start = 0 if self.processes == 1 else sum(self.gather(torch.tensor([count]))[: rank()].tolist())
+        return slice(start, start + count)
+
+    def spread(self, rows: Tensor, own: slice) -> Tensor:
+        """The rows of all processes. Those of others have no graph, so each process gets the gradient of its own."""
+        if self.processes == 1:
+            return rows
+        others = self.gather(rows)
+        return torch.cat([others[: own.start], rows, others[own.stop :]])
 
     # --- what others see ----------------------------------------------------------------------------------------------
 

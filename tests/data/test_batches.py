@@ -10,6 +10,7 @@ from pyrite.data.augment import Draws, crop_and_flip
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (50, 3, 8, 6)).astype(np.uint8)
 LABELS = np.arange(50) % 7
+ROWS_OF_FEATURES = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
 
 
 def same(first, second):
@@ -303,10 +304,14 @@ def test_lazy_batches_are_those_of_one_tensor_for_any_number_of_workers(lazy):
     assert statistics == Statistics.of(lazy[:])
     expected = made(lazy[:], 0)
     expected = list(expected) + list(expected)
+    whole = made(lazy[:], 0)
+    whole.seek(2)
+    again = whole.again(torch.tensor([4, 0, 22]))
     for workers in (0, 1, 3):
         batches = made(lazy, workers)
         same(expected, list(batches) + list(batches))
         assert batches.unreadable == {}
+        assert torch.equal(batches.again(torch.tensor([4, 0, 22])), again)
 
 
 def test_lazy_batches_resume(lazy):
@@ -383,3 +388,34 @@ def test_wrong_augmentations(refused, options):
 
 def test_an_augmentation_is_spelled():
     assert repr(CropFlip(pad=2)) == "CropFlip(pad=2, flip='alternate', edge='zeros', place='random')"
+
+
+def test_another_view_has_other_crops_and_the_other_flip():
+    """Crops are of the padded image, a sample's view does not depend on its batch, and every epoch has others."""
+    augment = CropFlip(pad=2)
+    whole = Batches(IMAGES, LABELS, batch_size=50, seed=3, augment=augment)
+    small = Batches(IMAGES, LABELS, batch_size=7, seed=3, augment=augment, rank=1, world_size=2)
+    shown = next(iter(whole))
+    views = whole.again(shown.index)
+    for batch in small:
+        again = small.again(batch.index)
+        place = [shown.index.tolist().index(number) for number in batch.index.tolist()]
+        assert torch.equal(batch.inputs, shown.inputs[place])
+        assert torch.equal(again, views[place])
+    draws, others = (augment.draw(8, 6, np.arange(50), 50, 3, 0, view=view) for view in (0, 1))
+    assert (draws.mirrored != others.mirrored).all()
+    assert (draws.top != others.top).any()
+    padded = augment.padded(torch.from_numpy(IMAGES))
+    for number, view in zip(shown.index.tolist(), views, strict=True):
+        top, left = int(others.top[number]), int(others.left[number])
+        crop = padded[number, :, top : top + 8, left : left + 6] / 255
+        torch.testing.assert_close(view, crop.flip(-1) if others.mirrored[number] else crop, rtol=1e-6, atol=0)
+    whole.seek(1)
+    assert not torch.equal(whole.again(shown.index), views)
+
+
+def test_another_view_without_augmentation_is_the_same():
+    for inputs in (IMAGES, ROWS_OF_FEATURES):
+        batches = Batches(inputs, LABELS, batch_size=16, seed=0)
+        for batch in batches:
+            assert torch.equal(batches.again(batch.index), batch.inputs)
