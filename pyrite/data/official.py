@@ -153,9 +153,7 @@ def cifar10n(column: str = "worse_label", path: str | None = None, labels: str |
 
 
 def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str | None = None) -> Dataset:
-    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses; see also
-    ``cifar10n``.
-    """
+    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses (see ``cifar10n``)."""
     return _with_human(CIFAR100, cifar100("fine", path), column, path, labels)
 
 
