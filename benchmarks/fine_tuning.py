@@ -6,8 +6,8 @@
 
 Every cell is one ``pyrite train`` in a process of its own, and one entry of docs/results/fine_tuning.json; what is
 there is not trained again. ``minutes`` is the default with nothing but a length; with ``--method`` and ``--model``,
-another one at the same length, data and net. ``stages`` trains two epochs of all images at 64 pixels, with one part of
-the default replaced.
+another one at the same length, data and net. ``stages`` trains two epochs of 25,000 images at 64 pixels, with one
+part of the default replaced.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import pyrite
 
 FILE = Path(__file__).parent.parent / "docs" / "results" / "fine_tuning.json"
 KEPT = ("test_accuracy", "validation_accuracy", "train_accuracy", "memorised", "estimated_noise_rate")
-SMALL = ("--model", "efficientnet_lite0(size=64, pretrained=True)", "--epochs", "2")
+SMALL = ("--model", "efficientnet_lite0(size=64, pretrained=True)", "--epochs", "2", "--samples", "25000")
 EMBEDDED = ("--features", "efficientnet_lite0(size=64)")
 STAGES = {
     "default": (),
