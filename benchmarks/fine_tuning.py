@@ -25,17 +25,18 @@ import pyrite
 
 FILE = Path(__file__).parent.parent / "docs" / "results" / "fine_tuning.json"
 KEPT = ("test_accuracy", "validation_accuracy", "train_accuracy", "memorised", "estimated_noise_rate")
-SMALL = ("--model", "efficientnet_lite0(size=64, pretrained=True)", "--epochs", "2", "--samples", "25000")
+SMALL = {"--model": "efficientnet_lite0(size=64, pretrained=True)", "--epochs": "2", "--samples": "25000"}
 EMBEDDED = ("--features", "efficientnet_lite0(size=64)")
-STAGES = {
-    "default": (),
-    "cross entropy on the given labels": ("--method", "erm(ce)"),
-    "GCE on the given labels": ("--method", "erm(gce(q=0.7))"),
-    "ELR on the given labels": ("--method", "elr"),
-    "SOP on the given labels": ("--method", "sop"),
-    "targets of the audit only (momentum 1)": ("--method", "self_corrected(at=0, momentum=1)"),
-    "audit by the net itself after one epoch": ("--method", "self_corrected(at=0.5)"),
-    "cross entropy without suspects above 0.5": ("--method", "erm(ce)", "--drop-suspects", "0.5"),
+STAGES: dict[str, dict[str, str]] = {
+    "default": {},
+    "cross entropy on the given labels": {"--method": "erm(ce)"},
+    "ELR on the given labels": {"--method": "elr"},
+    "SOP on the given labels": {"--method": "sop"},
+    "targets of the audit only (momentum 1)": {"--method": "self_corrected(at=0, momentum=1)"},
+    "audit by the net itself after one epoch": {"--method": "self_corrected(at=0.5)"},
+    "cross entropy without suspects above 0.5": {"--method": "erm(ce)", "--drop-suspects": "0.5"},
+    "one epoch at 96 pixels": {"--model": "efficientnet_lite0(size=96, pretrained=True)", "--epochs": "1"},
+    "EfficientNet-Lite2": {"--model": "efficientnet_lite2(size=64, pretrained=True)"},
 }
 
 
@@ -130,7 +131,8 @@ def main() -> None:
             else:
                 for stage in options.stages:
                     key = {"labels": labels, "stage": stage, "seed": seed}
-                    run(key, [data_of(labels), *SMALL, *STAGES[stage], *rest], options.threads)
+                    words = [word for pair in (SMALL | STAGES[stage]).items() for word in pair]
+                    run(key, [data_of(labels), *words, *rest], options.threads)
     if options.what == "table":
         print(table())
 
