@@ -60,16 +60,18 @@ def run(key: dict[str, Any], words: list[str], threads: int) -> None:
         subprocess.run([*command, "train", *words, *more, "--out", str(out)], check=True, env=environment)
         seconds, done = time.perf_counter() - began, pyrite.Run.load(out)
         facts = json.loads((out / "run.json").read_text())
-    cell = key | {
-        "command": " ".join(["pyrite train", *(f'"{word}"' if set(word) & set("( '") else word for word in words)]),
-        "model": facts["recipe"]["model"],
-        "threads": threads,
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "seconds": round(seconds),
-        "saved": done.table["final_test_accuracy"],
-        "epochs": [{name: round(row[name], 4) for name in KEPT if row.get(name) is not None} for row in done.history],
-        "versions": {name: version(name) for name in ("torch", "numpy")},
-    }
+        cell = key | {
+            "command": " ".join(["pyrite train", *(f'"{word}"' if set(word) & set("( '") else word for word in words)]),
+            "model": facts["recipe"]["model"],
+            "threads": threads,
+            "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+            "seconds": round(seconds),
+            "saved": done.table["final_test_accuracy"],
+            "epochs": [
+                {name: round(row[name], 4) for name in KEPT if row.get(name) is not None} for row in done.history
+            ],
+            "versions": {name: version(name) for name in ("torch", "numpy")},
+        }
     results = read()  # another process may have written meanwhile
     FILE.write_text(json.dumps(results | {"runs": [*results["runs"], cell]}, indent=1) + "\n")
     print(*key.values(), f"{100 * cell['saved']:.1f} % after {seconds:.0f} s", flush=True)
