@@ -9,6 +9,7 @@ docs/results/claims.md, between its two markers.
 
 import argparse
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +18,31 @@ from typing import Any
 from pyrite.papers import CLAIMS, RECIPES, SCALES, PaperRecipe, Reproduction, read_reproduction
 from pyrite.papers.page import reproduction_figure
 from pyrite.report.style import save
+from pyrite.text_tables import Table
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "results"
+NOTES = RESULTS / "claims-notes.md"
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 NOT_RUN = {
-    "I5": "Clothing1M (a million images, from its authors on request) and a GPU are needed",
-    "I14": "MARS (20,715 videos) and a GPU are needed",
-    "I18": "SL, GCE and D2L at the paper's length need a GPU",
-    "C16": "NCE+AUL at the paper's length needs a GPU",
+    "I5": "needs Clothing1M (a million images, from its authors on request) and a GPU",
+    "I14": "needs MARS (20,715 videos) and a GPU",
+    "I18": "needs a GPU to train SL, GCE and D2L as long as the paper",
+    "C16": "needs a GPU to train NCE+AUL as long as the paper",
 }
 FAR = "not tested in the paper's conditions"
-SHOWN = {"holds": "shows", "does not hold": "does not show", "undecided": "undecided"}  # of a claim that is not tested
+KINDS = {  # of data in reduced settings: how the words on it begin, and what it is
+    "A": ("images", "the paper's images with fewer pixels"),
+    "B": ("data digits", "the digits of scikit-learn"),
+    "C": ("data blobs", "synthetic points around 10 to 400 centres"),
+    "D": ("", "other data or another net than the paper's"),
+}
+PAPERS = {"I": "IMAE", "C": "A curriculum view of robust losses", "R": "Gold samples"}
+REDUCED = (
+    "None of these settings tests a claim in the conditions of its paper. They show whether an effect appears in small "
+    "and short training already. The first count is from the largest setting of the paper's own table that was run. "
+    "The letter is the setting, and the per cent are its steps relative to those of the paper."
+)
 
 
 def main() -> None:
@@ -75,43 +89,82 @@ def _entries(found: list[Reproduction]) -> Iterator[dict[str, Any]]:
 
 
 def front_page(entries: list[dict[str, Any]]) -> str:
-    """What is decided first, then what is known of the other claims."""
-    ordered = {claim: _ordered([entry for entry in entries if entry["id"] == claim]) for claim in CLAIMS}
-    nearest = {claim: found[0] if found else None for claim, found in ordered.items()}
-    groups = {
-        "Decided exactly, or near the paper's conditions": lambda e: e and e["status"] != FAR,
-        "Not tested in the paper's conditions; the effect shows in a reduced setting": lambda e: _far(e, "holds"),
-        "Not tested in the paper's conditions; undecided in a reduced setting": lambda e: _far(e, "undecided"),
-        "Not tested in the paper's conditions; the effect does not show in a reduced setting": lambda e: _far(
-            e, "does not hold"
-        ),
-        "Not run": lambda e: not e,
+    """What is decided first; then, paper by paper, what shows in which reduced setting; each setting once."""
+    found = {claim: _ordered([entry for entry in entries if entry["id"] == claim]) for claim in CLAIMS}
+    near = [claim for claim, known in found.items() if known and known[0]["status"] != FAR]
+    far = [claim for claim, known in found.items() if known and known[0]["status"] == FAR]
+    absent = [claim for claim, known in found.items() if not known]
+    shares = {claim: _held(found[claim][0]) / len(found[claim][0]["findings"]) for claim in far}
+    counts = {
+        "decided exactly, or near the paper's conditions": near,
+        "only in a reduced setting, where every statement shows": [claim for claim in far if shares[claim] == 1],
+        "only in a reduced setting, where some statements show": [claim for claim in far if 0 < shares[claim] < 1],
+        "only in a reduced setting, where no statement shows": [claim for claim in far if not shares[claim]],
+        "not run": absent,
     }
-    words = (
-        "A claim is decided where it is computed exactly, or trained near the paper's conditions: the paper's data, "
-        "net and augmentation, at least a quarter of its steps, a fifth of its samples and half of the side of its "
-        "images. Where a condition is missing, the table gives the outcome in the reduced setting, which is no "
-        "evidence against the paper. The first setting of a row is the largest one of the paper's own table that was "
-        "run, and the numbers belong to the first statement that decided the claim there."
-    )
-    lines = [*textwrap.wrap(words, 100), ""]
-    counts = {name: [claim for claim, entry in nearest.items() if is_in(entry)] for name, is_in in groups.items()}
-    lines += ["| | claims |", "|---|---|"]
+    lines = ["| tested | claims |", "|---|---|"]
     lines += [f"| {name} | {len(claims)}: {', '.join(claims)} |" for name, claims in counts.items() if claims]
-    for name, claims in counts.items():
-        if claims:
-            lines += ["", f"### {name}", "", "| | claim | from | outcome |", "|---|---|---|---|"]
-            lines += [f"| {c} | {CLAIMS[c].text} | {CLAIMS[c].source} | {_known(ordered[c], c)} |" for c in claims]
+    lines += ["", "### Decided exactly, or near the paper's conditions", "", *_table(near, found)]
+    lines += ["", "### In reduced settings", "", *textwrap.wrap(REDUCED, 100), ""]
+    settings = [entry for claim in far for entry in found[claim] if entry["missing"]]
+    for kind in sorted(set(map(_kind, settings))):
+        words = _setting(kind, [entry for entry in settings if _kind(entry) == kind])
+        lines += textwrap.wrap(f"- {words}", 100, subsequent_indent="  ")
+    for letter, paper in PAPERS.items():
+        lines += ["", f"**{paper}**", "", *_table([claim for claim in far if claim[0] == letter], found)]
+    lines += ["", "### Not run", "", "| | claim | from | because it |", "|---|---|---|---|"]
+    lines += [f"| {c} | {CLAIMS[c].text} | {CLAIMS[c].source} | {NOT_RUN.get(c, 'takes long')} |" for c in absent]
     return "\n".join(lines) + "\n"
 
 
-def _outcome(entry: dict[str, Any]) -> str:
-    outcome: str = entry["outcome"]
-    return SHOWN[outcome] if entry["status"] == FAR else outcome
+def _table(claims: list[str], found: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """A row per claim: the outcome nearest to the paper, and the others."""
+    notes, rows = NOTES.read_text(), []
+    for claim in claims:
+        first, *others = map(_known, found[claim])
+        why = f" ([note](claims-notes.md#{claim.lower()}))" if f'id="{claim.lower()}"' in notes else ""
+        source = CLAIMS[claim].source.partition(", ")[2]
+        rows.append((claim, CLAIMS[claim].text, source, f"{first}{why}", "; ".join(others)))
+    used = 5 if any(row[4] for row in rows) else 4
+    headings = ("", "claim", "from", "statements that hold", "elsewhere")
+    return Table(headings[:used], tuple(row[:used] for row in rows), code=-1).to_markdown().splitlines()
 
 
-def _far(entry: dict[str, Any] | None, outcome: str) -> bool:
-    return bool(entry) and entry["status"] == FAR and entry["outcome"] == outcome
+def _known(entry: dict[str, Any]) -> str:
+    """How many statements hold in a setting, with a link to their numbers."""
+    states = [finding["status"] for finding in entry["findings"]]
+    more = "".join(f", {states.count(one)} {one}" for one in ("undecided", "not run") if one in states)
+    more += ", all once corrected" if entry["note"].startswith("corrected, it holds:") else ""
+    where = f"{_kind(entry)} {_share(entry)} %: " if entry["missing"] else ""
+    return f"{where}[{_held(entry)} of {len(states)}](papers.md#{entry['recipe']}){more}"
+
+
+def _held(entry: dict[str, Any]) -> int:
+    return sum(finding["status"] == "holds" for finding in entry["findings"])
+
+
+def _kind(entry: dict[str, Any]) -> str:
+    """The letter of the data of a reduced setting."""
+    data = next((words for words in entry["missing"] if words.startswith(("data ", "images "))), "")
+    return next(letter for letter, (begin, _) in KINDS.items() if data.startswith(begin))
+
+
+def _setting(kind: str, entries: list[dict[str, Any]]) -> str:
+    """What the settings with one kind of data have in place of the paper's, each condition once."""
+    words = {one for entry in entries for one in entry["missing"]}
+    samples = sorted(int(one.split(" ")[0].replace(",", "")) for one in words if " samples (" in one)
+    ours = [one.split(" in place")[0].removeprefix("model ") for one in words if one.startswith("model ")]
+    nets = sorted({net for one in ours for net in re.findall(r"(?:^|, )([a-z]\w*)(?=\(|,|$)", one)})
+    shares = sorted(float(_share(entry)) for entry in entries)
+    parts = [KINDS[kind][1], f"from {samples[0]:,} samples" if samples else "", ", ".join(f"`{net}`" for net in nets)]
+    parts += ["no augmentation" if any(one.startswith("augment none") for one in words) else ""]
+    return f"**{kind}**: {'; '.join(filter(None, parts))}; {shares[0]:g} to {shares[-1]:g} % of the steps"
+
+
+def _share(entry: dict[str, Any]) -> str:
+    """The steps relative to those of the paper, in per cent."""
+    found = re.search(r"steps \(([\d.]+) %\)", "; ".join(entry["missing"]))
+    return found[1] if found else "100"
 
 
 def _ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -125,31 +178,6 @@ def _ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _follows(entry: dict[str, Any]) -> bool:
     """Whether it is a follow-up of our own, which counts after the paper's table."""
     return PaperRecipe.load(entry["recipe"]).title.startswith("Follow-up")
-
-
-def _known(entries: list[dict[str, Any]], claim: str) -> str:
-    """The outcome with a link, how many statements hold, the first that decided, and which conditions are missing; and
-    the outcomes in other settings."""
-    if not entries:
-        return f"not run: {NOT_RUN.get(claim, 'no time was left')}"
-    entry, *others = entries
-    findings = entry["findings"]
-    held = sum(finding["status"] == "holds" for finding in findings)
-    link = f"[{entry['recipe']}](papers.md#{entry['recipe']}), {entry['scale']}"
-    text = f"**{_outcome(entry)}** ({link}), {held} of {len(findings)} statements"
-    text += f"; {entry['note']}" if entry["note"] else ""
-    same = [finding for finding in findings if finding["status"] == entry["outcome"]]
-    shown = same[0] if same else findings[0]
-    if shown["mean"] is not None:
-        interval = f" [{shown['low']:.3g}, {shown['high']:.3g}]" if shown["low"] is not None else ""
-        text += f"; {shown['words']}: {shown['mean']:.3g}{interval}, {shown['seeds']} seeds"
-    elif entry["outcome"] != "holds":
-        text += f"; {shown['words']}"
-    text += f". *Missing:* {'; '.join(entry['missing'])}" if entry["missing"] else ""
-    for other in others:
-        link = f"[{other['recipe']}](papers.md#{other['recipe']}), {other['scale']}"
-        text += f"<br>Also **{_outcome(other)}** ({link})" + (f": {other['note']}" if other["note"] else "")
-    return text
 
 
 def _write_page(found: list[Reproduction]) -> None:

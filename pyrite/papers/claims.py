@@ -81,8 +81,11 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """The status, and the outcome where that is something else."""
-        return self.status if self.status == self.outcome else f"{self.outcome} here; {self.status}"
+        """The status; far from the paper's conditions also how many statements hold at this scale."""
+        if self.status == self.outcome:
+            return self.status
+        held = sum(finding.status == "holds" for finding in self.findings)
+        return f"{self.status}; {held} of {len(self.findings)} statements hold here"
 
 
 @final

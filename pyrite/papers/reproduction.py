@@ -75,8 +75,10 @@ class Reproduction:
         """The seeds, the differences between this scale and the paper, and those between the recipe and the printed
         settings.
         """
+        differs = dict.fromkeys([*self.recipe.source.differs, *self.recipe.differs])
+        choices = f"Differences from the print, and choices: {'; '.join(differs)}." if differs else ""
         if self.results is None or self.scale == "exact":
-            return "Computed without training."
+            return f"Computed without training. {choices}".strip()
         counts = {
             len(self.results.runs(dict(zip(self.results.axes, place, strict=True)))) for place, _ in self.results.cells
         }
@@ -85,9 +87,7 @@ class Reproduction:
         note = self.recipe.scale(self.scale).note
         reduced = "; ".join(one.words for one in self.differences)
         parts = [f"{seeds}.", f"Reduced: {reduced}." if reduced else "Nothing is reduced.", f"{note}." if note else ""]
-        differs = dict.fromkeys([*self.recipe.source.differs, *self.recipe.differs])
-        parts += [f"Other than printed: {'; '.join(differs)}."] if differs else []
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in (*parts, choices) if part)
 
     def claim_text(self, claim: str) -> str:
         """A claim with its source, in one line."""

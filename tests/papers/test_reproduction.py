@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from matplotlib.container import BarContainer
 from typer.testing import CliRunner
 
+from benchmarks.claims import BEGIN, END, front_page
 from pyrite import comparing
 from pyrite.cli.app import app
 from pyrite.data import load
@@ -207,11 +209,11 @@ def test_what_is_computed_needs_no_cells(tmp_path: Path) -> None:
 def test_a_claim_far_from_its_paper_is_not_decided(tmp_path: Path) -> None:
     words = ["reproduce", "gold_decay", "--cells", str(RESULTS / "cells"), "--out", str(tmp_path)]
     text = CliRunner().invoke(app, words).output
-    assert "R12 undecided here; not tested in the paper's conditions: CE as meta loss" in text
+    assert "R12 not tested in the paper's conditions; 2 of 3 statements hold here: CE as meta loss" in text
     assert "over-confidence holds: " in text  # our own claim, about digits
     assert text.count("differs from the paper: data digits in place of cifar10; 1,437 of 50,000 samples") == 1
     page = (tmp_path / "gold_decay-tiny.html").read_text()
-    assert "R12: undecided here; not tested in the paper&#39;s conditions" in page
+    assert "R12: not tested in the paper&#39;s conditions; 2 of 3 statements hold here" in page
 
 
 def test_list_names_every_recipe() -> None:
@@ -242,7 +244,20 @@ def test_committed_claims_follow_from_committed_cells() -> None:
         (verdict,) = [one for one in found.verdicts() if one.claim == entry["id"]]
         assert (verdict.status, verdict.outcome) == (entry["status"], entry["outcome"])
         assert [f.to_dict() for f in verdict.findings] == entry["findings"]
-        assert entry["id"] not in CLAIMS or f"| {entry['id']} |" in (RESULTS / "claims.md").read_text()
+
+
+def test_front_page_follows_from_committed_claims() -> None:
+    entries = json.loads((RESULTS / "claims.json").read_text())
+    page = (RESULTS / "claims.md").read_text()
+    assert front_page(entries).strip() == page.partition(BEGIN)[2].partition(END)[0].strip()
+    rows = {line.split(" | ")[0][2:]: line for line in page.splitlines() if re.match(r"\| [ICR]\d+ \|", line)}
+    assert set(rows) == set(CLAIMS)
+    missing = {words for entry in entries for words in entry["missing"]}
+    assert not any(words in line for words in missing for line in page.splitlines())  # said once, with its setting
+    for entry in entries:
+        if entry["id"] in CLAIMS:
+            held = sum(finding["status"] == "holds" for finding in entry["findings"])
+            assert f"[{held} of {len(entry['findings'])}](papers.md#{entry['recipe']})" in rows[entry["id"]]
 
 
 @pytest.mark.parametrize("name", ["curriculum_figure3", "gold_figure2", "curriculum_figure1", "gold_figure1"])
