@@ -53,7 +53,10 @@ def local_device(device: str) -> str:
     try:
         torch.zeros((), device=own).item()  # a meta tensor has no value
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        raise PyriteError(f"device is {own!r}, which is not available: {str(error).splitlines()[0]}") from None
+        reason = str(error).splitlines()[0]
+        if reason.startswith("Expected one of"):  # and a long list of devices, most of them unsupported
+            reason = "pass auto, cpu, cuda, cuda:1 or mps"
+        raise PyriteError(f"device is {own!r}, which is not available: {reason}") from None
     return own
 
 

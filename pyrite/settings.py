@@ -83,24 +83,25 @@ class Settings(TypedDict, total=False):
     name: Annotated[str | None, Setting(
         "The column that identifies a sample in reports; it is not a feature.", reads=True, group=_COLUMNS)]
     sample: Annotated[str | None, Setting(
-        "The column that identifies the sample, in a table with one row per label or a table of files.", reads=True,
+        "The column that identifies the sample, for a table with one row per label or a table of files.", reads=True,
         group=_COLUMNS)]
     annotator: Annotated[str | None, Setting(
-        "The column that identifies the annotator, in a table with one row per label.", reads=True, group=_COLUMNS)]
+        "The column that identifies the annotator, for a table with one row per label.", reads=True, group=_COLUMNS)]
     group: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the groups themselves
         "The column of groups of dependent samples, such as 'patient'; whole groups are held out.", reads=True,
         group=_COLUMNS)]
     features: Annotated[str | Features | None, Setting(
-        "The encoder of samples, such as 'tfidf'; none for raw images or plain numbers.",
+        "The encoder of samples, such as 'tfidf', or none; see 'pyrite list features'. The default depends on the "
+        "data.",
         spec="pyrite.training.config:read_features", none=True, group=_DATA)]
     method: Annotated[str | Method | None, Setting(
         "A method; see 'pyrite list methods'. --loss LOSS is short for 'erm(LOSS)'.", "auto",
         spec="pyrite.methods:METHODS")]
     noise: Annotated[str | Noise | None, Setting(
-        "Corrupt the labels with a noise model, such as 'symmetric(0.4)'; corrections apply afterwards.",
+        "Corrupt the labels with a noise model, such as 'symmetric(0.4)'; corrections are applied afterwards.",
         spec="pyrite.noise:NOISES", group=_DATA)]
     corrections: Annotated[str | os.PathLike[str] | None, Setting(
-        "Corrections that the review page exports, or the suspects.csv of an audit.", group=_DATA)]
+        "The corrections exported from the review page, or the suspects.csv of an audit.", group=_DATA)]
     drop_suspects: Annotated[float | None, Ge(0), Le(1), Setting(
         "Drop samples whose label is wrong with this probability or more, according to --corrections; without "
         "corrections, 'pyrite train' runs an audit first.", 0.0, group=_DATA)]
@@ -120,18 +121,19 @@ class Settings(TypedDict, total=False):
     schedule: Annotated[str | Schedule | None, Setting(
         "The learning-rate schedule, such as linear, cosine or 'steps(at=[40, 80])'.",
         spec="pyrite.training.optimisers:SCHEDULES", group=_STEPS)]
-    clip: Annotated[float | None, Ge(0), Setting("Maximum norm of the gradient; 0 disables clipping.", group=_STEPS)]
+    clip: Annotated[float | None, Ge(0), Setting(
+        "Maximum norm of the gradient, or 0 for no clipping; the default depends on the method.", group=_STEPS)]
     accumulate: Annotated[int | None, Ge(1), Setting(
-        "Number of pieces into which a batch is divided, to save memory; their gradients are accumulated.", 1,
+        "Divide each batch into this many pieces and accumulate their gradients, to save memory.", 1,
         group=_STEPS)]
     augment: Annotated[str | CropFlip | None, Setting(
-        "Augmentation, such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True,
-        group=_IMAGES)]
+        "Augmentation, such as 'crop_flip(pad=4)', or none; the default depends on the image size.",
+        spec="pyrite.training.config:AUGMENTATIONS", none=True, group=_IMAGES)]
     grow: Annotated[float | None, Ge(0.5), Le(1), Setting(
         "Image size in the first epoch, as a fraction of the full size, which is reached after two thirds of the run.",
         group=_IMAGES)]
     mirror: Annotated[bool | None, Setting(
-        "Average the predictions of an image and its mirror image; the default if training mirrors images.",
+        "Average the predictions for an image and its mirror image; by default, if training mirrors images.",
         group=_IMAGES)]
     samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, stratified by class.",
         group=_DATA)]
@@ -139,8 +141,8 @@ class Settings(TypedDict, total=False):
         "Fraction of the training samples to hold out; they keep their given labels.",
         group=_DATA)]
     keep: Annotated[Literal["best", "last"] | None, Setting(
-        "The epoch to save: last, or best, which is the best epoch on held-out labels if it is significantly better "
-        "than the last.",
+        "The model to save: last, or best; best is the best epoch on held-out labels if it is significantly better "
+        "than the last epoch.",
         "best", group=_STEPS)]
     precision: Annotated[Precision | None, Setting(
         "float32, float64, bfloat16 or float16 (autocast); the default depends on the net and the processor.",
@@ -158,7 +160,8 @@ HINTS: Final[Mapping[str, Any]] = get_type_hints(Settings, include_extras=True)
 
 _ALL: Final = {name: next(part for part in get_args(hint) if isinstance(part, Setting)) for name, hint in HINTS.items()}
 SETTINGS: Final[Mapping[str, Setting]] = {
-    "data": Setting("The name of a data set, a folder, or a file."),  # the first argument of everything that trains
+    # The first argument of everything that trains.
+    "data": Setting("A folder, a file, or the name of a data set; see 'pyrite list data'."),
     **{name: setting for name, setting in _ALL.items() if not setting.short},
 }
 SHORT: Final[Mapping[str, Setting]] = {name: setting for name, setting in _ALL.items() if setting.short}

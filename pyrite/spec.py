@@ -66,7 +66,7 @@ class Registry(dict[str, Callable[..., _Made]], Generic[_Made]):
             example, name = self.example, self.makes.__name__
             raise PyriteError(f"{self.kind} is {spec!r}, but must be a text such as {example!r}, or a {name} object")
         parts: _Names = self.parts or {}
-        made = build(spec, {**parts, **self}, self.kind, nested={**self, **parts})
+        made = build(spec, {**parts, **self}, self.kind, {**self, **parts}, self.example)
         return cast(_Made, made) if isinstance(made, self.makes) else self.check(spec, made)
 
     def check(self, text: str, made: object) -> _Made:
@@ -236,7 +236,7 @@ def call(name: str, factory: Callable[..., _Made], /, *args: Any, **named: Any) 
     try:
         _signature(factory).bind(*args, **named)
     except TypeError as error:
-        raise PyriteError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
+        raise PyriteError(f"{name}: {error}; the signature is {name}{arguments(factory)}") from None
     try:
         return factory(*args, **named)
     except ValueError:
@@ -246,10 +246,10 @@ def call(name: str, factory: Callable[..., _Made], /, *args: Any, **named: Any) 
         raise PyriteError(f"{name} cannot be created: {type(error).__name__}: {reason}") from error
 
 
-def build(text: str, registry: _Names, kind: str, nested: _Names | None = None) -> Any:
+def build(text: str, registry: _Names, kind: str, nested: _Names | None = None, example: str = "") -> Any:
     """The object that ``text`` describes, made from the names in ``registry`` and those that plug-ins offer.
 
-    ``nested`` is what names mean within the arguments of a call, if that differs.
+    ``nested`` is what names mean within the arguments of a call, if that differs. Messages show ``example``.
 
     >>> from fractions import Fraction
     >>> build("half(1, denominator=2)", {"half": Fraction}, "fraction")
@@ -265,7 +265,8 @@ def build(text: str, registry: _Names, kind: str, nested: _Names | None = None) 
     except RecursionError:
         raise PyriteError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
     if isinstance(built, _LITERAL):
-        raise PyriteError(f"{_short(text)!r} is a plain value, not a {kind}")
+        such = f" such as {example!r}" if example else ""
+        raise PyriteError(f"{_short(text)!r} is a plain value, not a {kind}{such}")
     return built
 
 

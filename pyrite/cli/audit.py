@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @with_settings(defaults=False)
 def audit(
-    data: Annotated[str | None, typer.Argument(help="A data set, a folder, a file, or a run directory.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(help="A folder, a file, a run directory, or the name of a data set; see 'pyrite list data'."),
+    ] = None,
     scores: Annotated[
         list[Path] | None,
         typer.Option(
@@ -45,7 +48,9 @@ def audit(
     embeddings: Annotated[
         Path | None,
         typer.Option(
-            help="Embeddings, for a nearest-neighbour model: a .npy file with one row per sample.", rich_help_panel=_OWN
+            help="Embeddings of the samples, from which a nearest-neighbour model computes further scores: a .npy file "
+            "with one row per sample.",
+            rich_help_panel=_OWN,
         ),
     ] = None,
     classes: Annotated[
@@ -88,7 +93,9 @@ def audit(
     **options: "Unpack[Settings]",
 ) -> None:
     """Find wrong labels: rank all labels, list the suspects and write a review page."""
-    if (data is None) == (not scores):
+    if data is not None and scores:
+        raise PyriteError("DATA and --scores exclude each other: to show samples on the review page, pass --data")
+    if data is None and not scores:
         raise PyriteError("nothing to audit: pass DATA, a run directory, or --scores with --labels and --kind")
     if reviewed is not None:
         from pyrite.data.corrections import read_content

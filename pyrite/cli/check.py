@@ -35,9 +35,10 @@ def check(
 
     if data is None and _is_path(loss):
         return _print_reading(load(loss, **reading), loss, as_json)
-    from pyrite.losses import underfitting
+    from pyrite.losses import loss as read_loss, underfitting
     from pyrite.training import check_on_net
 
+    read_loss(loss)
     if classes is None and data is None:
         raise PyriteError("the number of classes is missing: pass --classes K, or data")
     if classes is not None and data is not None:

@@ -35,13 +35,13 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Number of seeds, starting at --seed.")] = 1,
     with_clean: Annotated[
         bool,
-        typer.Option("--with-clean", help="Also train without --noise; the column 'diff' is the loss in accuracy."),
+        typer.Option("--with-clean", help="Also train without --noise; the column 'diff' is the drop in accuracy."),
     ] = False,
     workers: Annotated[int, typer.Option(help="Number of parallel runs.", rich_help_panel="Running")] = 1,
     columns: Annotated[
         str,
         typer.Option(
-            help="Columns of the table, with their names in comparison.json, such as alpha,snr,diff.",
+            help="Columns of the table, named as in comparison.json, such as alpha,snr,diff.",
             rich_help_panel="Running",
         ),
     ] = "",

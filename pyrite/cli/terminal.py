@@ -21,7 +21,7 @@ from pyrite.spec import snake_case
 Command = Callable[..., None]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-DataName = Annotated[str, typer.Argument(help="The name of a data set, a folder, or a file.")]
+DataName = Annotated[str, typer.Argument(help=SETTINGS["data"].help)]
 _BEGUN = perf_counter()  # about when the program was started
 _PACKAGE = Path(__file__).parents[1]
 _REGISTERED = {  # where the names are that complete a flag or an argument

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 import typer
 
 from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, print_table, warn, with_settings
+from pyrite.settings import SETTINGS
 from pyrite.text_tables import counted
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @with_settings()
 def train(
-    data: Annotated[str | None, typer.Argument(help="The name of a data set, a folder, or a file.")] = None,
+    data: Annotated[str | None, typer.Argument(help=SETTINGS["data"].help)] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory; a new one by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     tensorboard: Annotated[

@@ -109,7 +109,7 @@ def describe_columns(
             detail, change = _detail(table, column, table.formats.get(name, ""))
             found.append(ColumnReading(name, column.kind, int(column.missing.sum()), detail, _values(column), change))
         elif name and name in roles:
-            found.append(ColumnReading(name, roles[name], 0, "", "", f"--{roles[name]} names another"))
+            found.append(ColumnReading(name, roles[name], 0, "", "", f"--{roles[name]} OTHER"))
         else:
             change = f"--types {name}=category" if left_out[name] == _IDENTIFIER else ""
             found.append(ColumnReading(name, "left out", 0, left_out[name], "", change))

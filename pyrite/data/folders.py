@@ -16,6 +16,7 @@ from pyrite.data.images import SUFFIXES, Header, LazyImages, Members, look_at
 from pyrite.data.records import listed, texts as to_records
 from pyrite.errors import PyriteError
 from pyrite.files import as_path, read_bytes
+from pyrite.text_tables import counted
 
 _PARTS: Final = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -72,8 +73,8 @@ def image_files(
     """
     good, headers, bad = look_at(root, files)
     if not good:
-        reason = f"; the first: {bad[0].reason}" if bad else ""
-        raise PyriteError(f"{root}: no readable image among {len(files)} files{reason}")
+        reason = f"none of {counted(len(bad), 'image')} can be read; the first: {bad[0].reason}" if bad else "no images"
+        raise PyriteError(f"{root}: {reason}")
     if shape is not None:
         channels, chosen = shape[0], (shape[1], shape[2])
     else:
@@ -145,7 +146,7 @@ def _read_parts(path: str, endings: frozenset[str], read: _Read) -> Dataset:
                 f"{home} is a data set of Hugging Face: pass datasets.load_from_disk({str(home)!r}) to pyrite in Python"
             )
         folders = f"one class folder, {classes[0]!r}" if classes else "no class folders"
-        raise PyriteError(f"{home} holds {folders}: it must have one folder of images per class, two or more")
+        raise PyriteError(f"{home} contains {folders}; it must contain two or more, with the images of one class each")
     check_names(classes, str(home))
     if all(label.isdecimal() for label in classes):  # class 10 comes after class 9
         classes.sort(key=lambda label: (int(label), label))

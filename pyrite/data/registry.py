@@ -255,7 +255,7 @@ def _loader_of(path: Path) -> Callable[..., Dataset]:
     if os.path.exists(path):
         advice = ": save the sheet as CSV first" if ending in (".xlsx", ".xls", ".ods") else ""
         raise PyriteError(
-            f"{path}: data is a folder of images or texts, or a file that ends in {', '.join(ENDINGS)}{advice}"
+            f"{path}: data must be a folder of images or texts, or a file that ends in {', '.join(ENDINGS)}{advice}"
         )
     try:
         os.stat(path)

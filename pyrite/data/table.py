@@ -238,16 +238,17 @@ def _guess_label(table: Table, taken: set[str]) -> tuple[str, str]:
         return "label", ""
     called = [name for name in free if name.lower() in _OBVIOUS]
     if len(called) == 1:
-        return called[0], f"the labels are taken from the column {called[0]!r}; --label names another"
+        return called[0], f"the labels are taken from the column {called[0]!r}; use --label to choose another"
     if free and not called:
         distinct = set(table.texts(free[-1]).tolist())
         if 2 <= len(distinct) <= min(_FEW, len(table) // _EACH) and not (np.nan_to_num(_numbers(distinct)) % 1).any():
             return free[-1], (
                 f"the labels are taken from the last column, {free[-1]!r}, which has {len(distinct)} distinct values; "
-                "--label names another"
+                "use --label to choose another"
             )
     raise PyriteError(
-        f"{table.path}: no column is called 'label'; there are {listed(table.names)}: name the labels with --label"
+        f"{table.path}: no column is called 'label'; there are {listed(table.names)}; "
+        "name the label column with --label"
     )
 
 

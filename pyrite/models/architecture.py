@@ -90,7 +90,7 @@ class Architecture(HasSpec, ABC):
         if smallest is not None and len(size) != 3:
             raise PyriteError(f"shape is {size}, but {self} takes images: (channels, height, width)")
         if smallest is not None and min(size[1:]) < smallest:
-            raise PyriteError(f"shape is {size}, but {self} takes images from {smallest} x {smallest} on")
+            raise PyriteError(f"shape is {size}, but {self} requires images of {smallest} x {smallest} pixels or more")
         weights = self.least_weights(size, whole_number("classes", classes, 2))
         check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
         return size

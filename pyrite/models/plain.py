@@ -69,11 +69,13 @@ class Linear(Architecture):
 @final
 @dataclass(frozen=True, repr=False)
 class FastCNN(Architecture):
-    """The default for images, similar to the CIFAR speed-run nets: whitening, then two convolutions per width.
+    """The default for images of 16 pixels or more, similar to the CIFAR speed-run nets.
+
+    Whitening is followed by two convolutions per width.
 
     There are no residual connections: convolutions are initialised as the identity on their input channels; further
-    channels have random weights. Then GELU,
-    batch norm, global max pooling, and scores that are scaled down, so that margins start small.
+    channels have random weights. Batch norm and GELU follow each convolution. The maximum over all positions is the
+    embedding. Scores are scaled down, so initial margins are small.
 
     Jordan, 2024 ("94% on CIFAR-10 in 3.29 seconds on a single GPU"), at smaller widths.
     """
@@ -153,7 +155,9 @@ class _PlainCNN(Architecture, ABC):
 
 @final
 class CNN4(_PlainCNN):
-    """Four layers for MNIST: 3 x 3 convolutions to 32 and 64 channels, each with pooling, then 128 features.
+    """Four layers: the default for images with a side below 16 pixels.
+
+    3 x 3 convolutions to 32 and 64 channels, each with pooling, are followed by 128 features.
 
     Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and papers that compare with it.
     """

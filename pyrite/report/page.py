@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -104,7 +104,7 @@ def _findings(comparison: Comparison) -> list[dict[str, Any]]:
 DEMO_COLUMNS: Final = ("final_test_accuracy", "best_test_accuracy", "clean_accuracy", "memorised", "recovered")
 _SHOWN: Final = 12  # samples on the page
 _DRAWN: Final = 10  # and in the picture
-_GAIN: Final = {"test_accuracy": "Test accuracy", "memorised": "Wrong labels memorised"}
+_GAIN: Final[Mapping[str, str]] = {"test_accuracy": "Test accuracy", "memorised": "Wrong labels memorised"}
 _GREY: Final[dict[str, Any]] = {"color": "#B4BAC2", "linewidth": 1.2}
 
 
@@ -135,7 +135,7 @@ def check_audit(audit: Audit) -> Check:
     assert audit.true is not None
     wrong = audit.true != audit.labels
     hits = wrong & audit.is_suspect
-    corrected = hits & (_suggested(audit) == audit.true)
+    corrected = hits & (suggested_labels(audit) == audit.true)
     return Check(len(audit), *(int(flags.sum()) for flags in (wrong, audit.is_suspect, hits, corrected)))
 
 
@@ -144,7 +144,7 @@ def demo_figure(demo: Demo) -> Figure:
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     strip, curves = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.5, 4)).flat
     _draw_suspects(strip, demo.audit)
-    _draw_gain(curves, demo.comparison)
+    draw_gain(curves, demo.comparison)
     return figure
 
 
@@ -154,16 +154,16 @@ def _draw_suspects(figure: SubFigure, audit: Audit) -> None:
     figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
     for axes, row in zip(figure.subplots(1, _DRAWN, squeeze=False).flat, rows, strict=False):
         axes.imshow(images[audit.index[row], 0], cmap="gray_r")
-        given, suggested = audit.classes[audit.labels[row]], audit.classes[_suggested(audit)[row]]
+        given, suggested = audit.classes[audit.labels[row]], audit.classes[suggested_labels(audit)[row]]
         axes.set_title(f"{given} → {suggested}", fontsize=13)
     for axes in figure.axes:
         axes.set_axis_off()
 
 
-def _draw_gain(figure: SubFigure, comparison: Comparison) -> None:
-    """Cross entropy and the default with their last values; all other lines are grey."""
-    panels = figure.subplots(1, len(_GAIN), squeeze=False).flatten()
-    for axes, (name, title) in zip(panels, _GAIN.items(), strict=True):
+def draw_gain(figure: SubFigure, comparison: Comparison, titles: Mapping[str, str] = _GAIN) -> None:
+    """One panel per metric: cross entropy and the default with their last values; all other lines are grey."""
+    panels = figure.subplots(1, len(titles), squeeze=False).flatten()
+    for axes, (name, title) in zip(panels, titles.items(), strict=True):
         others = "other robust losses"
         for number, row in enumerate(comparison.rows):
             values = [line[name] for line in row.runs[0].history]
@@ -205,7 +205,7 @@ def _images(audit: Audit) -> Any:
     return audit.run.dataset().inputs
 
 
-def _suggested(audit: Audit) -> Ints:
+def suggested_labels(audit: Audit) -> Ints:
     """The likeliest class other than the given one, which may be the likeliest even of a suspect."""
     return np.where(audit.choices[:, 0] == audit.labels, audit.choices[:, 1], audit.choices[:, 0])
 
@@ -223,7 +223,7 @@ def _card(audit: Audit, row: int) -> dict[str, Any]:
     return {
         "image": f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}",
         "given": audit.classes[audit.labels[row]],
-        "suggested": audit.classes[_suggested(audit)[row]],
+        "suggested": audit.classes[suggested_labels(audit)[row]],
         "true": audit.classes[audit.true[row]],
         "probability": float(audit.wrong_probability[row]),
     }

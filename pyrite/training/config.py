@@ -204,7 +204,8 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
             )
         _check_plain(values)
     except (OSError, ValueError, RecursionError) as error:
-        raise PyriteError(f"cannot read {path}: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PyriteError(f"cannot read {path}: {reason}") from None
     other = {name: setting.default_in(version) for name, setting in SETTINGS.items() if setting.earlier}
     return {name: value for name, value in other.items() if value != SETTINGS[name].default} | values
 
@@ -303,7 +304,7 @@ def _check_plain(values: Mapping[str, Any]) -> None:
         if name in SETTINGS and not SETTINGS[name].spec:
             _checked(name, value)
         elif name in SETTINGS and not isinstance(value, str | dict):
-            raise PyriteError(f"{name} is {value!r}: input should be a valid string")
+            raise PyriteError(f"{name} is {value!r}, but must be a valid string")
 
 
 def _checked(name: str, value: object) -> object:
@@ -326,7 +327,8 @@ def _checked(name: str, value: object) -> object:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
         shown = " ".join(repr(value).split())  # an array has several lines
-        raise PyriteError(f"{name} is {shown[:100]}: {error.errors()[0]['msg'].lower()}") from None
+        reason = f": {error.errors()[0]['msg']}".replace(": Input should be", ", but must be")
+        raise PyriteError(f"{name} is {shown[:100]}{reason}") from None
 
 
 @cache

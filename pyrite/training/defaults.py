@@ -31,6 +31,7 @@ from pyrite.methods import ERM, Auto, Method
 from pyrite.models import (
     MLP,
     MODELS,
+    TINY,
     Architecture,
     EfficientnetLite0,
     Factory,
@@ -140,7 +141,7 @@ def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> 
     """The job with all defaults filled in that depend on the data, the net or the method.
 
     Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn`` for
-    images and ``mlp`` for features; the optimiser SGD at the learning rate that suits the net, divided by the method's
+    images, ``cnn4`` for tiny images and ``mlp`` for features; the optimiser SGD at the learning rate that suits the net, divided by the method's
     largest weight except where clipping is enough; it rises for a fifth of the run and then falls to 0. A net with
     pretrained weights, the default for many colour images, has AdamW, small batches and few epochs. Gradients are
     clipped to a norm of 1 if the method could make scores grow without bound. A tenth is held out for validation where
@@ -238,7 +239,7 @@ def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict
     if config.mirror and not are_images:
         raise PyriteError("mirror is True, but the inputs of the net are not images: omit mirror")
     augment, grow = config.augment, config.grow
-    if "augment" not in config.given and are_images and (pad := min(shape[1:]) // 16):
+    if "augment" not in config.given and are_images and (pad := min(shape[1:]) // TINY):
         augment = CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")
     if grow is None:
         grow = 0.5 if convolves else 1.0

@@ -187,7 +187,7 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
         (["digits", "--reviewed", "none.csv"], "none.csv: no such file"),
         ([*GIVEN, "--reviewed", "scores.npy"], "scores.npy, line 1: not a CSV file in UTF-8"),
         ([], "nothing to audit: pass DATA, a run directory, or --scores with --labels and --kind"),
-        (["digits", *GIVEN], "nothing to audit: pass DATA, a run directory, or --scores with --labels and"),
+        (["digits", *GIVEN], "DATA and --scores exclude each other"),
         (["digits", "--kind", "logits"], "--kind requires --scores, in place of digits: omit --kind"),
         (["digits", "--labels", "labels.npy"], "--labels requires --scores, in place of digits: omit --labels"),
         (GIVEN[:4], "--scores requires --kind logits, probabilities or log-probabilities"),
@@ -211,7 +211,7 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
         (["no-such-data"], "no-such-data"),
         (["x" * 300], "x" * 300),
         (["digits", "--noise", "symmetrical(0.4)"], "symmetrical"),
-        (["digits", "--validation", "1.5"], "validation is 1.5: input should be less than 1"),
+        (["digits", "--validation", "1.5"], "validation is 1.5, but must be less than 1"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, scores: Path, tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def test_corrections(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--corrections", "/nowhere.csv"], "cannot read the corrections: /nowhere.csv: no such file"),
-        (["--drop-suspects", "0.9", "--validation", "1"], "validation is 1.0: input should be less than 1"),
-        (["--drop-suspects", "1.5"], "drop_suspects is 1.5: input should be less than or equal to 1"),
-        (["--drop-suspects", "-1"], "drop_suspects is -1.0: input should be greater than or equal to 0"),
+        (["--drop-suspects", "0.9", "--validation", "1"], "validation is 1.0, but must be less than 1"),
+        (["--drop-suspects", "1.5"], "drop_suspects is 1.5, but must be less than or equal to 1"),
+        (["--drop-suspects", "-1"], "drop_suspects is -1.0, but must be greater than or equal to 0"),
         (["--resume", "/nowhere", "--drop-suspects", "0.9"], "omit all other options"),
     ],
 )

@@ -121,7 +121,7 @@ def test_settings_arrive_with_every_command(words: list[str], place: str, tmp_pa
 def test_literals_are_read_as_text_and_checked_by_the_recipe(tmp_path: Path) -> None:
     code, said = run("compare", "digits", "ce", "--precision", "half", "--out", str(tmp_path), log=tmp_path / "log")
     assert code == 2
-    assert "precision is 'half': input should be 'float32', 'float64'" in said
+    assert "precision is 'half', but must be 'float32', 'float64'" in said
 
 
 def test_a_flag_can_undo_what_a_file_says(tmp_path: Path) -> None:

@@ -106,9 +106,9 @@ def test_the_label_is_guessed_and_said(tmp_path, refused):
         assert (data.label, len(data.classes)) == (name, 3)
         assert all(note in sentence for sentence in data.notes)
         assert bool(data.notes) == bool(note)
-    assert "name the labels with --label" in refused(load, write(tmp_path / "a.csv", f"class,y\n{rows}"))
+    assert "name the label column with --label" in refused(load, write(tmp_path / "a.csv", f"class,y\n{rows}"))
     decimals = "".join(f"{number},{number % 3}.5\n" for number in range(30))
-    assert "name the labels with --label" in refused(load, write(tmp_path / "a.csv", f"x,price\n{decimals}"))
+    assert "name the label column with --label" in refused(load, write(tmp_path / "a.csv", f"x,price\n{decimals}"))
     assert "did you mean 'species'" in refused(load, write(tmp_path / "a.csv", f"x,species\n{rows}"), label="specie")
 
 

@@ -262,7 +262,7 @@ def test_spelling() -> None:
         ("0.5*ce + mae", r"write erm\(0.5\*ce \+ mae\)"),
         ("ermm(ce)", "unknown method 'ermm': did you mean 'erm'"),
         ("erm(gcee)", "unknown method 'gcee': did you mean 'gce'"),
-        ("erm", r"erm: missing a required argument: 'loss'; it is called as erm\(loss\)"),
+        ("erm", r"erm: missing a required argument: 'loss'; the signature is erm\(loss\)"),
         ("erm(3)", "loss is 3, but must be a loss"),
         ("erm(ce(reduction='sum'))", "training uses the mean, so omit reduction"),
         (3, "method is 3, but must be a text such as"),

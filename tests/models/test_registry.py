@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import pyrite
 from pyrite.cli.app import app
 from pyrite.models import (
+    CNN4,
     MLP,
     MODELS,
     Architecture,
@@ -42,7 +43,7 @@ def test_spec_string_goes_both_ways(spec: str) -> None:
         ("wrn(depth=4)", "depth is 4"),
         ("wrn(width=0)", "width is 0"),
         ("wrn(dropout=1)", "dropout is 1"),
-        ("resnet20(depth=3)", "resnet20: .*it is called as"),
+        ("resnet20(depth=3)", "resnet20: .*the signature is"),
         ("mlp(hidden=[])", r"hidden is \[\]"),
         ("mlp(hidden=[8, 0])", r"hidden\[1\] is 0"),
         ("mlp(hidden='8')", "hidden is '8'"),
@@ -60,10 +61,11 @@ def test_what_cannot_be_read_is_said(spec: str, words: str) -> None:
 
 
 def test_defaults() -> None:
-    assert default_architecture((3, 32, 32)) == FastCNN()
+    assert default_architecture((3, 32, 32)) == default_architecture((1, 16, 40)) == FastCNN()
+    assert default_architecture((1, 8, 8)) == default_architecture((3, 40, 15)) == CNN4()
     assert default_architecture((1, 3, 40)) == MLP()
     assert default_architecture((20,)) == MLP()
-    net = build_model(None, (1, 8, 8), 10, seed=0)
+    net = build_model(None, (1, 16, 16), 10, seed=0)
     assert isinstance(net, Network)
     assert isinstance(net.body[0], Whitening)  # type: ignore[index]
 

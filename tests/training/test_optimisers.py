@@ -70,7 +70,7 @@ def test_spelling() -> None:
     ("spec", "said"),
     [
         ("sgdd", "unknown optimiser 'sgdd': did you mean 'sgd'"),
-        ("sgd(rate=1)", r"unexpected keyword argument 'rate'; it is called as sgd\(lr=0.1, momentum=0.9"),
+        ("sgd(rate=1)", r"unexpected keyword argument 'rate'; the signature is sgd\(lr=0.1, momentum=0.9"),
         ("sgd(lr=-1)", "lr is -1, but must be a number from 0 to"),
         ("sgd(lr=1e999)", "lr is inf"),
         ("sgd(lr='fast')", "lr is 'fast'"),

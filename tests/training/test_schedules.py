@@ -64,7 +64,7 @@ def test_spelling() -> None:
         ("cosinus", "unknown schedule 'cosinus': did you mean 'cosine'"),
         (
             "linear(warm=1)",
-            r"linear: got an unexpected keyword argument 'warm'; it is called as linear\(\*, warmup=0.0\)",
+            r"linear: got an unexpected keyword argument 'warm'; the signature is linear\(\*, warmup=0.0\)",
         ),
         ("linear(warmup=-1)", "warmup is -1, but must be a number of epochs, 0 or more"),
         ("linear(warmup='1')", "warmup is '1'"),

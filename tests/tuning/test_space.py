@@ -78,7 +78,7 @@ def test_there_is_something_to_choose_from_by_itself(classes: int) -> None:
         (["gce(q=between('a', 1))"], "low is 'a', but must be a number"),
         (["imae(T=between(0, 8, log=True))"], "low is 0, but must be above 0 with log=True"),
         (["imae(T=between(1, 8, log=2))"], "log is 2, but must be True or False"),
-        (["imae(T=between(1, 8, base=2))"], "it is called as between"),
+        (["imae(T=between(1, 8, base=2))"], "the signature is between"),
         (["imae(T=between(1))"], "between: missing a required argument: 'high'"),
         (["gce(q=one_of())"], "one_of has no choices"),
         (["gce(q=one_of(0.5, 0.5))"], "one_of has a choice twice: 0.5, 0.5"),
