@@ -197,11 +197,11 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
         return train_job(job, out, **watching)
     run = Run.load(out)
     if differ := job.config.differences(run.config.recipe):
-        raise PyriteError(f"{out} contains a run with other {', '.join(differ)}: choose another out")
+        raise PyriteError(f"{out} contains a run with other {', '.join(differ)}: choose another folder")
     run.check_data(job.data)
     copy = out / "corrections.csv"
     if job.config.corrections is not None and copy.exists() and copy.read_bytes() != read_corrections(job.config):
-        raise DataChanged(f"{job.config.corrections} has changed since {out} was begun: choose another out")
+        raise DataChanged(f"{job.config.corrections} has changed since {out} was begun: choose another folder")
     return run if run.finished else train_job(job, out, resume=True, **watching)
 
 

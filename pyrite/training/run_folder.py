@@ -95,7 +95,7 @@ def _check_empty(folder: Path) -> None:
     others = [name for name in names if name not in ("audit", _LOCK, ".writing") and not name.endswith(".part")]
     if others or (folder.exists() and not folder.is_dir()):
         resume = f", or continue with --resume {folder}" if "recipe.toml" in others else ""
-        raise PyriteError(f"{folder} is not empty: choose another out{resume}")
+        raise PyriteError(f"{folder} is not empty: choose another folder{resume}")
 
 
 @final

@@ -80,11 +80,11 @@ class Study:
         self.path, self.locks, self.space, self.seed, self.epochs = path, path / "locks", space, seed, epochs
         self.direction = StudyDirection.MAXIMIZE if criterion.rises else StudyDirection.MINIMIZE
         if path.exists() and not path.is_dir():
-            raise PyriteError(f"{path} is not a folder: choose another out")
+            raise PyriteError(f"{path} is not a folder: choose another folder")
         # A search that is just beginning has only locks. Another process may begin it while this one looks.
         others = [file.name for file in path.iterdir() if file.name != "locks"] if path.exists() else []
         if others and not (path / _JOURNAL).exists():
-            raise PyriteError(f"{path} is not empty and contains no search: choose another out")
+            raise PyriteError(f"{path} is not empty and contains no search: choose another folder")
         with _failures(path), held(self.locks / "study"):
             with _quiet(), _reading(path):
                 self.storage = _storage(path)
@@ -102,7 +102,7 @@ class Study:
                 self.study.set_user_attr("settings", plain)
             elif written != plain:
                 differ = [name for name in {**plain, **written} if plain.get(name) != written.get(name)]
-                raise PyriteError(f"{path} holds a search with other {', '.join(differ)}: choose another out")
+                raise PyriteError(f"{path} holds a search with other {', '.join(differ)}: choose another folder")
 
     def trials(self) -> tuple[Trial, ...]:
         """All trials that were begun, by their numbers."""
@@ -253,7 +253,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise PyriteError(f"cannot read {path / _JOURNAL} ({reason}): start a new search with another out") from None
+        raise PyriteError(f"cannot read {path / _JOURNAL} ({reason}): start a new search in another folder") from None
 
 
 @contextmanager

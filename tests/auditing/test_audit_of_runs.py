@@ -112,7 +112,7 @@ def test_a_run_and_its_folder_say_the_same(digits: Audit) -> None:
     same(pyrite.audit(str(digits.run.path)), digits)
     again = pyrite.audit("digits", noise="symmetric(0.4)", out=digits.run.path, **QUICK)  # nothing is trained again
     same(again, digits)
-    with pytest.raises(ValueError, match=r"run contains a run with other epochs, schedule: choose another out"):
+    with pytest.raises(ValueError, match=r"run contains a run with other epochs, schedule: choose another folder"):
         pyrite.audit("digits", noise="symmetric(0.4)", out=digits.run.path, **QUICK | {"epochs": 3})
     with pytest.raises(ValueError, match=r"epochs is a training setting, but .*run is trained already"):
         pyrite.audit(digits.run, epochs=3)

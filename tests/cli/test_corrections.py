@@ -175,13 +175,13 @@ def test_the_same_command_goes_on(stopped: str, typed: Type, tmp_path: Path) -> 
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == whole
     done = typed(*words, "--seed", "5")
     assert isinstance(done.exception, ValueError)
-    assert f"{tmp_path / 'run' / 'audit'} contains a run with other seed: choose another out" in str(done.exception)
+    assert f"{tmp_path / 'run' / 'audit'} contains a run with other seed: choose another folder" in str(done.exception)
 
 
 def test_an_occupied_folder_is_refused_before_anything(typed: Type, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     done = typed("digits", *SMALL, "--drop-suspects", "0.9", "--out", str(tmp_path))
-    assert str(done.exception) == f"{tmp_path} is not empty: choose another out"
+    assert str(done.exception) == f"{tmp_path} is not empty: choose another folder"
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

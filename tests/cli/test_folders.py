@@ -121,9 +121,9 @@ def test_a_cut_run_json_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["train", "digits", "--seed", "-1"], "seed is -1: "),
+        (["train", "digits", "--seed", "-1"], "seed is -1, "),
         (["train", "digits", "--samples", "0"], "samples is 0, but must be greater than or equal to 1"),
-        (["train", "digits", "--samples", "-5"], "samples is -5: "),
+        (["train", "digits", "--samples", "-5"], "samples is -5, "),
         (
             ["train", "digits", "--loss", "gce(q=nan)"],
             "cannot read nan in the loss 'gce(q=nan)': it is not a finite number",

@@ -155,7 +155,7 @@ def test_compare(tmp_path: Path) -> None:
     assert json.loads(said) == json.loads((out / "comparison.json").read_text())
     code, said = run(*words, "--epochs", "3", log=tmp_path / "log")
     assert code == 2
-    assert "ce-0 contains a run with other epochs, schedule: choose another out" in said
+    assert "ce-0 contains a run with other epochs, schedule: choose another folder" in said
 
 
 @pytest.mark.parametrize("command", ["train", "audit", "compare", "tune"])

@@ -108,7 +108,7 @@ def test_other_options_are_refused(found: pyrite.Comparison) -> None:
     for changed in ({"epochs": 3}, {"noise": "symmetric(0.2)"}, {"lr": 0.01}):
         name = "optimiser" if "lr" in changed else next(iter(changed))
         with pytest.raises(
-            ValueError, match=rf"ce-5 contains a run with other {name}(, schedule)?: choose another out"
+            ValueError, match=rf"ce-5 contains a run with other {name}(, schedule)?: choose another folder"
         ):
             pyrite.compare("digits", ["ce"], out=found.path, seed=5, **{**OPTIONS, **changed})
 

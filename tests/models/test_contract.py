@@ -149,7 +149,7 @@ def test_wrong_descriptions_of_the_data_are_refused(spec: str) -> None:
     if described.smallest is not None:
         with pytest.raises(ValueError, match="takes images"):
             described.build((20,), CLASSES, seed=0)
-        with pytest.raises(ValueError, match=f"from {described.smallest} x"):
+        with pytest.raises(ValueError, match=f"images of {described.smallest} x"):
             described.build((3, described.smallest - 1, 64), CLASSES, seed=0)
 
 

@@ -120,7 +120,7 @@ def test_samples_of_a_lone_last_batch(one: Path) -> None:
 def test_processes_fail_together(two: Path) -> None:
     said = [json.loads((two / f"said-{rank}.json").read_text()) for rank in range(2)]
     assert said[0] == said[1]
-    assert said[0]["occupied"] == f"PyriteError: {two} is not empty: choose another out"
+    assert said[0]["occupied"] == f"PyriteError: {two} is not empty: choose another folder"
     assert said[0]["unwritable"].startswith("RunFailed: cannot write /proc/nowhere/run/recipe.toml: ")
     assert "not finite" in said[0]["nan"] or "the loss is" in said[0]["nan"]
     assert said[0]["comparison"] == (two / "comparison" / "table.md").read_text()

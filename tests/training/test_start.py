@@ -115,4 +115,4 @@ def test_the_check_uses_what_was_measured() -> None:
     cured = pyrite.check_on_net(found.cures[0], "fast_cnn", classes=100)
     assert cured.initial == pytest.approx(0.25, abs=5e-3)
     digits = pyrite.check_on_net("mae", data=load("digits"))
-    assert (digits.net, digits.classes) == ("fast_cnn", 10)
+    assert (digits.net, digits.classes) == ("cnn4", 10)

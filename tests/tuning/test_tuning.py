@@ -133,7 +133,7 @@ def test_what_is_there_is_not_trained_again(found: pyrite.Tuning) -> None:
 )
 def test_another_search_in_the_same_folder_is_refused(found: pyrite.Tuning, changed: dict[str, Any], said: str) -> None:
     asked = {"data": "digits", "methods": METHODS, "prune": False, "seed": 3, **OPTIONS, **changed}
-    with pytest.raises(ValueError, match=f"holds a search with {said}.*: choose another out"):
+    with pytest.raises(ValueError, match=f"holds a search with {said}.*: choose another folder"):
         pyrite.tune(out=found.path, trials=6, **asked)
 
 
