@@ -140,12 +140,12 @@ def announce_embedding(job: Job) -> None:
 def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> Job:
     """The job with all defaults filled in that depend on the data, the net or the method.
 
-    Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn`` for
-    images, ``cnn4`` for tiny images and ``mlp`` for features; the optimiser SGD at the learning rate that suits the net, divided by the method's
-    largest weight except where clipping is enough; it rises for a fifth of the run and then falls to 0. A net with
-    pretrained weights, the default for many colour images, has AdamW, small batches and few epochs. Gradients are
-    clipped to a norm of 1 if the method could make scores grow without bound. A tenth is held out for validation where
-    the data has no test part; where it has one, as much as the method wants.
+    Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn``
+    for images, ``cnn4`` for tiny images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
+    the net, divided by the method's largest weight except where clipping is enough; it rises for a fifth of the run
+    and then falls to 0. A net with pretrained weights, the default for many colour images, has AdamW, small batches
+    and few epochs. Gradients are clipped to a norm of 1 if the method could make scores grow without bound. A tenth
+    is held out for validation where the data has no test part; where it has one, as much as the method wants.
     """
     config = config.replace(device=pick_device(config.device))
     if config.label and config.label != data.label:

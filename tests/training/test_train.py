@@ -366,7 +366,7 @@ def test_what_cannot_be_trained(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"file is not empty: choose another folder$"):
         pyrite.train("digits", out=tmp_path / "full" / "file")
     (tmp_path / "full" / "recipe.toml").touch()
-    with pytest.raises(ValueError, match=r"full is not empty: choose another folder, or continue with --resume .*full$"):
+    with pytest.raises(ValueError, match=r"not empty: choose another folder, or continue with --resume .*full$"):
         pyrite.train("digits", out=tmp_path / "full")
     with pytest.raises(ValueError, match="accumulate is 2, but peer"):
         pyrite.train("digits", loss="peer(ce)", accumulate=2, out=tmp_path / "a", **SMALL)
