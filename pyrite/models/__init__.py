@@ -18,9 +18,9 @@ from pyrite.spec import Registry, named
 __all__ = [
     "CNN4", "CNN8", "MLP", "MODELS", "TINY", "WRN", "Architecture", "BNInception", "EfficientnetLite",
     "EfficientnetLite0", "EfficientnetLite2", "Ensemble", "Factory", "FastCNN", "Linear", "Mirrored", "Network",
-    "Resnet20", "Resnet32", "Resnet34", "Resnet44", "Resnet50", "Resnet56", "Resnet110", "SideBySide", "Stacked", "Whitening",
-    "architecture", "build_model", "default_architecture", "embed", "fold_batch_norms", "mean_scores", "reinitialised",
-    "seeded",
+    "Resnet20", "Resnet32", "Resnet34", "Resnet44", "Resnet50", "Resnet56", "Resnet110", "SideBySide", "Stacked",
+    "Whitening", "architecture", "build_model", "default_architecture", "embed", "fold_batch_norms",
+    "mean_scores", "reinitialised", "seeded",
 ]  # fmt: skip
 
 TINY: Final = 16
