@@ -21,7 +21,7 @@ from pyrite.files import write
 NETS = ("fast_cnn", "mlp", "cnn4")
 NOISES = ("none", "symmetric(0.4)", "flip2(0.4)")
 SETS: dict[str, dict[str, Any]] = {
-    "digits": {"seeds": 3},
+    "digits": {"seeds": 2},
     "reduced(fashion_mnist, size=12, test=2000)": {"samples": 2000, "seeds": 2},
     "reduced(mnist, size=8, test=2000)": {"samples": 2000, "seeds": 2},
 }

@@ -158,7 +158,7 @@ def test_too_few_classes(tmp_path, write, refused):
     assert "only one of 2 class folders" in message
     assert str(tmp_path / "b/1.png") in message
     (tmp_path / "a/1.png").write_bytes(b"")
-    assert "among 2 files" in refused(load, tmp_path)
+    assert "none of 2 images can be read" in refused(load, tmp_path)
 
 
 def test_not_a_folder(tmp_path, refused):
