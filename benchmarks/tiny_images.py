@@ -1,4 +1,4 @@
-"""The default method with three nets on images of 8 and 12 pixels, to choose the default net for tiny images.
+"""The default method with three nets on images of 7 to 14 pixels, to choose the default net for tiny images.
 
     PYRITE_DATA=data python -m benchmarks.tiny_images --out docs/results/tiny_images.json
 
@@ -22,8 +22,8 @@ NETS = ("fast_cnn", "mlp", "cnn4")
 NOISES = ("none", "symmetric(0.4)", "flip2(0.4)")
 SETS: dict[str, dict[str, Any]] = {
     "digits": {"seeds": 2},
-    "reduced(fashion_mnist, size=12, test=2000)": {"samples": 2000, "seeds": 2},
-    "reduced(mnist, size=8, test=2000)": {"samples": 2000, "seeds": 2},
+    "reduced(fashion_mnist, size=14, test=2000)": {"samples": 2000, "seeds": 2},
+    "reduced(mnist, size=7, test=2000)": {"samples": 2000, "seeds": 2},
 }
 
 

@@ -160,7 +160,7 @@ def _draw_suspects(figure: SubFigure, audit: Audit) -> None:
         axes.set_axis_off()
 
 
-def draw_gain(figure: SubFigure, comparison: Comparison, titles: Mapping[str, str] = _GAIN) -> None:
+def draw_gain(figure: SubFigure, comparison: Comparison, titles: Mapping[str, str] = _GAIN, columns: int = 3) -> None:
     """One panel per metric: cross entropy and the default with their last values; all other lines are grey."""
     panels = figure.subplots(1, len(titles), squeeze=False).flatten()
     for axes, (name, title) in zip(panels, titles.items(), strict=True):
@@ -179,7 +179,7 @@ def draw_gain(figure: SubFigure, comparison: Comparison, titles: Mapping[str, st
         style_epochs(axes, percent=True)
         axes.set_ylim(0, 1.02)
         axes.set_title(title, fontsize=13, fontweight="bold", loc="left")
-    add_legend(figure, panels[0], fontsize=12, ncols=3)
+    add_legend(figure, panels[0], fontsize=12, ncols=columns)
 
 
 def write_demo_page(demo: Demo, path: str | Path) -> Path:
