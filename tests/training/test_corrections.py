@@ -175,7 +175,7 @@ def test_what_a_recipe_refuses(data: Dataset, tmp_path: Path) -> None:
     ):
         pyrite.train("digits", drop_suspects=0.9)
     for value in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match=f"drop_suspects is {value}: "):
+        with pytest.raises(ValueError, match=f"drop_suspects is {value}, but must be "):
             pyrite.train("digits", corrections="fixed.csv", drop_suspects=value)
     with pytest.raises(ValueError, match=r"cannot read the corrections: .*nowhere.csv: no such file"):
         pyrite.train("digits", corrections=tmp_path / "nowhere.csv", out=tmp_path / "run")
