@@ -64,6 +64,10 @@ def train_without_suspects(
     config = Config({"data": "", "corrections": "those of the audit", **values})
     if not config.drop_suspects:
         raise PyriteError("drop_suspects is missing: set the lowest probability at which labels are dropped, as in 0.9")
+    if given := given_settings(options).get("corrections"):
+        raise PyriteError(
+            f"corrections is {given}, but suspects are those of a new audit: omit corrections, or pass them to train"
+        )
     begun = perf_counter()
     data, options = read_once(data, options)
     if minutes := given_settings(options).get("minutes"):

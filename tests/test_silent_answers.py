@@ -205,6 +205,110 @@ def test_runs_of_a_comparison_are_those_of_its_data(changed: str, tmp_path: Path
     assert not (tmp_path / "runs" / "mae-0").exists()  # or it would be of other data than the others
 
 
+def own_loss(code: str = "power", power: float = 2.0) -> nn.Module:
+    """A loss of the user, as a notebook defines it again; its name is always the same."""
+    forward = {
+        "power": lambda self, scores, labels: (1 - scores.softmax(1).gather(1, labels[:, None])[:, 0]) ** self.power,
+        "times": lambda self, scores, labels: (1 - scores.softmax(1).gather(1, labels[:, None])[:, 0]) * self.power,
+    }
+    loss: nn.Module = type("Own", (nn.Module,), {"forward": forward[code]})()
+    loss.power = power  # type: ignore[assignment]
+    return loss
+
+
+def own_net(width: int) -> Any:
+    """A function that makes a net."""
+    return lambda shape, classes: nn.Sequential(nn.Linear(shape[0], width), nn.ReLU(), nn.Linear(width, classes))
+
+
+def registered(smoothing: float) -> str:
+    """The name of a loss that is registered again, as in a notebook."""
+
+    def own_name() -> pyrite.Loss:
+        return pyrite.loss(nn.CrossEntropyLoss(label_smoothing=smoothing))
+
+    pyrite.register("own_name", own_name)
+    return "own_name"
+
+
+OWN: dict[str, tuple[str, Any, Any]] = {
+    "value": ("loss", own_loss, lambda: own_loss(power=3.0)),
+    "code": ("loss", own_loss, lambda: own_loss("times")),
+    "argument": (
+        "loss",
+        lambda: nn.CrossEntropyLoss(reduction="none"),
+        lambda: nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1),
+    ),
+    "tensor": (
+        "loss",
+        lambda: pyrite.loss(nn.CrossEntropyLoss(), weight=[1.0, 2.0]),
+        lambda: pyrite.loss(nn.CrossEntropyLoss(), weight=[2.0, 1.0]),
+    ),
+    "registered": ("loss", lambda: registered(0.0), lambda: registered(0.1)),
+    "closure": ("model", lambda: own_net(4), lambda: own_net(5)),
+    "weights": ("features", lambda: nn.Linear(2, 2), lambda: nn.Linear(2, 2)),
+}
+
+
+@pytest.mark.parametrize("way", OWN)
+def test_a_run_of_another_object_is_not_its_own(way: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(lambda: pyrite.LOSSES.pop("own_name", None))
+    setting, first, other = OWN[way]
+    frame = table().drop(columns="city") if setting == "features" else table()
+    options: dict[str, Any] = {"epochs": 1, "label": "label", "out": tmp_path / "run", "progress": False}
+    options |= {} if setting == "model" else {"model": "mlp(hidden=[4])"}
+    made = first()
+    audit = pyrite.audit(frame, **options | {setting: made})
+    again = pyrite.audit(frame, **options | {setting: made if setting == "features" else first()})
+    np.testing.assert_array_equal(audit.score, again.score)
+    with pytest.raises(pyrite.PyriteError, match=r"other values or other code|have changed"):
+        pyrite.audit(frame, **options | {setting: other()})
+
+
+def test_a_run_is_continued_with_its_own_loss(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"epochs": 2, "label": "label", "model": "mlp(hidden=[4])", "progress": False}
+    stopped = pyrite.train(table(), loss=own_loss(), out=tmp_path / "run", stop=lambda: True, **options)
+    assert not stopped.finished
+    with pytest.raises(pyrite.PyriteError, match=r"run was begun with another method: .* has other values"):
+        pyrite.train(table(), resume=tmp_path / "run", loss=own_loss(power=3.0))
+    assert pyrite.train(table(), resume=tmp_path / "run", loss=own_loss()).finished
+
+
+def test_a_run_of_other_noise_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("m.csv", np.full((10, 10), 0.02) + 0.8 * np.eye(10), delimiter=",")
+    settings: dict[str, Any] = SMALL | {"noise": "matrix(file='m.csv')", "model": "mlp(hidden=[4])"}
+    compare, tune = settings | {"out": "runs"}, settings | {"out": "search", "trials": 1}
+    for _ in range(2):
+        pyrite.compare("digits", ["ce"], **compare)
+        pyrite.tune("digits", ["ce"], **tune)
+    np.savetxt("m.csv", np.full((10, 10), 0.08) + 0.2 * np.eye(10), delimiter=",")
+    with pytest.raises(pyrite.PyriteError, match=r"gives other labels than when .* was begun"):
+        pyrite.compare("digits", ["ce"], **compare)
+    with pytest.raises(pyrite.PyriteError, match="holds a search with other noise"):
+        pyrite.tune("digits", ["ce"], **tune)
+
+
+def test_noisy_labels_do_not_overwrite_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("noisy.npz", x=np.arange(40.0).reshape(20, 2), y=np.arange(20) % 2)
+    before = Path("noisy.npz").read_bytes()
+    done = CliRunner().invoke(app, ["corrupt", "noisy.npz", "--noise", "symmetric(0.2)"])
+    assert "noisy.npz is the input and would be overwritten" in str(done.exception)
+    assert Path("noisy.npz").read_bytes() == before
+
+
+def test_an_audit_does_not_overwrite_its_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("s.npy", np.eye(2)[np.arange(60) % 2])
+    table(60).to_csv("suspects.csv", index=False)
+    before = Path("suspects.csv").read_bytes()
+    words = ["--scores", "s.npy", "--labels", "suspects.csv", "--label", "label", "--classes", "no,yes", "--out", "."]
+    done = CliRunner().invoke(app, ["audit", *words, "--kind", "logits"])
+    assert "suspects.csv is the input and would be overwritten" in str(done.exception)
+    assert Path("suspects.csv").read_bytes() == before
+
+
 def test_predictions_do_not_overwrite_what_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
@@ -285,6 +389,31 @@ def test_another_unit_is_another_number(trained: list[str], was: str, tmp_path: 
         pyrite.data.load(tmp_path / "a.csv", test=str(other))
     same = _weights(tmp_path / "c.csv", [trained[0], "81"])
     assert pyrite.data.read_like(same, described).inputs[1].tolist() == [81]
+    assert pyrite.data.read_like(same, described).notes == ()
+
+
+def test_a_unit_that_is_gone_is_noted(tmp_path: Path) -> None:
+    """Excel stores 12 % as 0.12."""
+    shares = [f"{2.5 * share} %" for share in range(40)]
+    _weights(tmp_path / "a.csv", shares)
+    run = pyrite.train(tmp_path / "a.csv", model="linear", epochs=1, out=tmp_path / "run", progress=False)
+    assert run.predict(tmp_path / "a.csv").notes == ()
+    (note,) = run.predict(pd.DataFrame({"weight": [0.12, 0.5]})).notes
+    assert note.startswith("the column 'weight' had the unit '%' in training, and has none here")
+    with pytest.raises(pyrite.PyriteError, match="no column is called 'wieght'"):
+        run.predict(tmp_path / "a.csv", name="wieght")
+
+
+def test_random_items_are_noted_in_predictions(tmp_path: Path) -> None:
+    class Noisy(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, row: int) -> Any:
+            return torch.randn(3), row % 2
+
+    run = pyrite.train(Noisy(), model="linear", epochs=1, out=tmp_path / "run", progress=False)
+    assert any("draws random numbers" in note for note in run.predict(Noisy()).notes)
 
 
 def test_units_of_some_cells_are_noted(tmp_path: Path) -> None:

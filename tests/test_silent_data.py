@@ -161,6 +161,49 @@ def test_shards_that_were_written_again(tmp_path: Path) -> None:
         assert shards[:].tolist() == [[value, -value]]
 
 
+def test_scores_that_were_overwritten(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    labels, scores = np.arange(90) % 3, random.normal(size=(90, 3))
+    scores[np.arange(90), labels] += 2
+    audit, same = (pyrite.audit(labels, scores=scores, kind="logits") for _ in range(2))
+    assert same.posterior.shape == (90, 3)
+    scores[:] = random.normal(size=(90, 3))  # as a buffer of the next model
+    with pytest.raises(pyrite.PyriteError, match="the scores have changed since they were audited"):
+        _ = audit.posterior
+
+
+@pytest.mark.parametrize("shape", [(60, 3), (60, 1, 4, 4)])
+def test_masked_values_are_no_values(shape: tuple[int, ...], tmp_path: Path) -> None:
+    values, labels = np.random.default_rng(0).normal(size=shape), np.arange(60) % 2
+    masked = np.ma.masked_greater(values, 1.5)
+    assert masked.mask.any()
+    run = pyrite.train((np.ma.array(values), labels), model="linear", epochs=1, out=tmp_path / "run", progress=False)
+    for attempt in (lambda: load((masked, labels)), lambda: load((list(masked), labels)), lambda: run.predict(masked)):
+        with pytest.raises(pyrite.PyriteError, match="masked array with masked values"):
+            attempt()
+
+
+def test_dask_hides_no_masks_and_is_no_frame() -> None:
+    array, frames = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    labels, scores = np.arange(90) % 3, np.random.default_rng(0).normal(size=(90, 3))
+    scores[70, 1] = 9.0
+    masked = array.ma.masked_greater(array.from_array(scores, chunks=(40, 3)), 8.0)
+    with pytest.raises(pyrite.PyriteError, match="scores are masked in row 70"):
+        pyrite.audit(labels, scores=masked, kind="logits")
+    with pytest.raises(pyrite.PyriteError, match=r"pass frame\.compute\(\)"):
+        pyrite.audit(labels, scores=frames.from_pandas(pd.DataFrame(scores), npartitions=2), kind="logits")
+
+
+def test_stretched_images_are_stretched_in_prediction(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 16, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "0.png")
+    images = pyrite.data.LazyImages(tmp_path, ["0.png"] * 4, 8, warp=True)
+    described = describe(pyrite.Dataset("stretched", images, np.arange(4) % 2, ("a", "b")))
+    with Image.open(tmp_path / "0.png") as image:
+        for new in (tmp_path, [image]):
+            np.testing.assert_array_equal(read_like(new, described).inputs[[0]], images[[0]])
+
+
 @pytest.fixture
 def owned() -> Iterator[Path]:
     """A folder of a user whom permission bits concern."""

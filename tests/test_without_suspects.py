@@ -96,3 +96,9 @@ def test_when_an_audit_is_needed(
     printed = CliRunner().invoke(app, ["train", "digits", *words]).stderr
     assert ("without_suspects" in printed) == is_audited
     assert "train" in printed
+
+
+def test_decisions_are_not_replaced_by_the_audit(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("index,old,new,decision\n0,0,,drop\n")
+    with pytest.raises(ValueError, match=r"c\.csv, but suspects are those of a new audit: omit corrections"):
+        pyrite.train_without_suspects("digits", drop_suspects=0.9, corrections=tmp_path / "c.csv", **SMALL)

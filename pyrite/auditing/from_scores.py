@@ -41,6 +41,7 @@ FEWEST: Final = 50
 """The fewest samples from which label noise can be estimated."""
 
 _FITTED: Final = 2_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
+_COMPARED: Final = 1_000_000  # scores, by which a change is noticed
 _CERTAIN: Final = 30.0  # larger margins are clipped: they differ from this by less than 1e-13 in probability
 
 _LogP = Callable[[npt.NDArray[Any]], Floats]
@@ -176,14 +177,23 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
         raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
 
 
+def _some(table: object) -> npt.NDArray[Any]:
+    """A copy of some rows of an array in memory, which shows whether the user has overwritten it since."""
+    if not isinstance(table, np.ndarray):
+        return np.empty(0)
+    return np.array(table[:: 1 + table.size // _COMPARED])
+
+
 def _true_classes(fit: NoiseFit, scaled: _LogP, rows: npt.NDArray[Any], labels: Ints, score: Floats) -> Floats:
     """The probability of every true class, one row per sample."""
     return class_probabilities(fit.log_joint(scaled(rows), labels), labels, score)
 
 
 def _probabilities(
-    fit: NoiseFit, scaled: _LogP, table: npt.NDArray[Any], labels: Ints, score: Floats
+    fit: NoiseFit, scaled: _LogP, table: npt.NDArray[Any], known: npt.NDArray[Any], labels: Ints, score: Floats
 ) -> npt.NDArray[np.float32]:
+    if not np.array_equal(_some(table), known, equal_nan=True):
+        raise PyriteError("the scores have changed since they were audited: audit them again, or pass a copy")
     result, start = np.empty((len(labels), fit.classes), np.float32), 0
     for chances in over_rows(partial(_true_classes, fit, scaled), table, labels, score):
         result[start : start + len(chances)] = chances
@@ -226,7 +236,7 @@ def _conclude(
         "score": score,
         "choices": choices,
         "likelihoods": likelihoods,
-        "probabilities": partial(_probabilities, fit, scaled, table, labels),
+        "probabilities": partial(_probabilities, fit, scaled, table, _some(table), labels),
     }
     if rate is None or not fit.can_tell:
         unknown = np.full_like(counts, np.nan)

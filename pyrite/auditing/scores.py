@@ -305,13 +305,19 @@ def _to_table(scores: object) -> npt.NDArray[Any]:
         return with_whole_rows(scores)  # type: ignore[no-any-return]
     if isinstance(scores, Shards):
         return scores  # type: ignore[return-value]  # shards are read by rows too
-    if isinstance(scores, np.ma.MaskedArray) and np.ma.is_masked(scores):
-        row = int(np.argwhere(np.ma.getmaskarray(scores))[0][0])
-        raise PyriteError(f"scores are masked in row {row}: every class needs a score")
+    if isinstance(scores, np.ma.MaskedArray):
+        _check_mask(scores, range(len(scores)))
     return to_array(scores, "scores")
 
 
+def _check_mask(rows: npt.NDArray[Any], numbers: range) -> None:
+    if np.ma.is_masked(rows):
+        row = numbers[int(np.argwhere(np.ma.getmaskarray(rows))[0][0])]
+        raise PyriteError(f"scores are masked in row {row}: every class needs a score")
+
+
 def _check_rows(kind: Kind, rows: npt.NDArray[Any], numbers: range) -> None:
+    _check_mask(rows, numbers)  # of a chunk of Dask
     bad = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
     if bad.any():
         first = int(bad.any(1).argmax())

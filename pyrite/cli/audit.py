@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, warn, with_settings
+from pyrite.cli.terminal import AsJson, echo, failures, is_first, keep_input, print_json, warn, with_settings
 from pyrite.errors import PyriteError
 from pyrite.text_tables import counted
 
@@ -105,6 +105,8 @@ def audit(
         raise PyriteError("--dask requires --scores: it distributes only the audit of scores in shards")
     own = {"labels": labels, "kind": kind, "embeddings": embeddings, "classes": classes, "data": samples_of}
     if scores:
+        for path in (*scores, *filter(None, (labels, embeddings, metadata, samples_of))):
+            keep_input(str(path), (out or Path("audit")) / "suspects.csv")
         result, folder = _of_scores(scores, own, metadata, dask, options), out or Path("audit")
     else:
         for name, value in own.items():
@@ -154,7 +156,7 @@ def _of_scores(
     from pyrite.run_audits import audit as find_wrong_labels
 
     column = str(options.pop("label", None) or "")
-    tables = [_scores(path, column if path == own["labels"] else "") for path in scores]
+    tables = [_scores(path, column if path.resolve() == own["labels"].resolve() else "") for path in scores]
     classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
     if dask is not None:
         if not hasattr(tables[0], "to_dask"):

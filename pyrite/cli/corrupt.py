@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, DataName, Seed, echo, print_json, warn, with_settings
+from pyrite.cli.terminal import AsJson, DataName, Seed, echo, keep_input, print_json, warn, with_settings
 from pyrite.settings import READING
 
 
@@ -26,6 +26,7 @@ def corrupt(
     from pyrite.features import as_numbers
     from pyrite.noise import corrupt as corrupt_labels, noise_model
 
+    keep_input(data, out)
     model = noise_model(noise)
     source = load(data, **reading)
     inputs = as_numbers(source.inputs) if model.needs_inputs else None

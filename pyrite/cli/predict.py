@@ -1,14 +1,11 @@
 """``pyrite predict``: the classes of new samples, by the model of a run."""
 
-import os
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, RunPath, echo, print_json, warn
-from pyrite.errors import PyriteError
+from pyrite.cli.terminal import AsJson, RunPath, echo, keep_input, print_json, warn
 from pyrite.text_tables import counted
 
 
@@ -22,9 +19,7 @@ def predict(
     """Predict the classes of new samples with the model of a run."""
     from pyrite.training import Run
 
-    named = (data, *re.findall(r"""["'](.+?)["']""", data))  # a path, or the paths in a spec string
-    if out.exists() and any(os.path.exists(path) and os.path.samefile(path, out) for path in named):
-        raise PyriteError(f"{out} is the input and would be overwritten: choose another --out")
+    keep_input(data, out)
     found = Run.load(run).predict(data, name=name)
     path = found.to_csv(out)
     if found.unreadable:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
+from pyrite.errors import PyriteError
 from pyrite.settings import HINTS, SETTINGS, SHORT, Setting
 from pyrite.spec import snake_case
 
@@ -32,6 +33,13 @@ _REGISTERED = {  # where the names are that complete a flag or an argument
     "optimiser": "training/optimisers.py",
     "schedule": "training/optimisers.py",
 }
+
+
+def keep_input(data: str, out: Path) -> None:
+    """Raise ``PyriteError`` if a file that is read would be overwritten by one that is written."""
+    named = (data, *re.findall(r"""["'](.+?)["']""", data))  # a path, or the paths in a spec string
+    if out.exists() and any(os.path.exists(path) and os.path.samefile(path, out) for path in named):
+        raise PyriteError(f"{out} is the input and would be overwritten: choose another --out")
 
 
 def names_of(kind: str) -> list[str]:

@@ -42,7 +42,7 @@ def tar(path: str, label: str = _LABEL, size: int | tuple[int, int] | None = Non
 def from_tar(path: Path, schema: Schema, name: str) -> Samples:
     """The images of archives, with or without labels, for a model that was trained on others."""
     members, keys, _ = _look_into(str(path), "")
-    return image_files(members, list(keys.values()), shape=schema.shape, lazy=False)
+    return image_files(members, list(keys.values()), shape=schema.shape, lazy=False, warp=schema.warp)
 
 
 def _look_into(path: str, label: str) -> tuple[Members, dict[str, str], dict[str, str]]:

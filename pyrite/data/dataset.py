@@ -197,7 +197,8 @@ def describe(data: Dataset) -> dict[str, Any]:
             columns = dict(zip(inputs.names, inputs.kinds, strict=True))
         elif inputs.ndim == 4:
             dtype = str(inputs.dtype)
-        schema = Schema(kind_of(inputs), inputs.shape[1:], columns, data.label, dtype=dtype)
+        warp = isinstance(inputs, LazyImages) and inputs.warp
+        schema = Schema(kind_of(inputs), inputs.shape[1:], columns, data.label, dtype=dtype, warp=warp)
     return asdict(schema) | {"shape": list(schema.shape)}
 
 

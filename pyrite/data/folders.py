@@ -66,10 +66,12 @@ def image_files(
     shape: Sequence[int] | None = None,
     size: int | tuple[int, int] | None = None,
     lazy: bool | None = None,
+    warp: bool = False,
 ) -> Samples:
     """The images in files that can be read, with their labels if there are any, and the others.
 
-    ``shape`` is that of the training data, (C, H, W), if these are others. ``size`` and ``lazy`` are as for ``folder``.
+    ``shape`` is that of the training data, (C, H, W), if these are others, and ``warp`` whether those were stretched to
+    it. ``size`` and ``lazy`` are as for ``folder``.
     """
     good, headers, bad = look_at(root, files)
     if not good:
@@ -80,7 +82,7 @@ def image_files(
     else:
         channels = 1 if all(header.grey for header in headers) else 3
         chosen = common_size(headers) if size is None else size  # type: ignore[assignment]
-    images = LazyImages(root, [files[index] for index in good], chosen, channels)
+    images = LazyImages(root, [files[index] for index in good], chosen, channels, warp)
     inputs: Numeric = images
     if not lazy and (lazy is False or images.nbytes <= IN_MEMORY):
         inputs, decoded, undecodable = images.read(threads=8)

@@ -84,10 +84,6 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
 
     _check_mode(image)
     wide_high = size[1], size[0]
-    # A JPEG is decoded at a half, a quarter or an eighth of its size. At twice what is needed, the filter of resizing
-    # decides the pixels, as it does for other formats: copies stay copies.
-    wide, high = wide_high[::-1] if _is_turned(image) else wide_high
-    image.draft(None, (2 * wide, 2 * high))
     image.load()  # after which TIFF is upright, and PNG has all of its chunks
     turn = _TURNS.get(_orientation(image))
     if image.mode.startswith("I"):  # Pillow would clip 16 bits to 255 instead of scaling them
@@ -101,6 +97,16 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
         image = image.resize(wide_high) if warp else ImageOps.fit(image, wide_high)
     pixels = np.asarray(image, np.uint8)
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _decode_smaller(image: "Image", size: tuple[int, int]) -> None:
+    """Decode a JPEG at a half, a quarter or an eighth of its size; not one of the user's, which would stay so.
+
+    At twice what is needed, the filter of resizing decides the pixels, as it does for other formats: copies stay
+    copies.
+    """
+    high, wide = size[::-1] if _is_turned(image) else size
+    image.draft(None, (2 * wide, 2 * high))
 
 
 def header_of(image: "Image") -> Header:
@@ -218,6 +224,7 @@ class LazyImages:
                     if not alone and image.width * image.height > _LARGE:
                         later.append(place)
                     else:
+                        _decode_smaller(image, self.size)
                         images[place] = to_pixels(image, self.size, self.channels, self.warp)
             except ValueError as error:
                 return Unreadable(str(path), str(error))

@@ -81,6 +81,8 @@ def read_items(items: Any, label: str = "", like: Schema | None = None) -> Sampl
 
 def to_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Images as (N, C, H, W), in bytes or float32, and features as (N, F) in float64."""
+    if np.ma.is_masked(values):
+        raise PyriteError("data is a masked array with masked values: fill them, or leave those samples out")
     if values.dtype.kind not in "biuf":
         raise PyriteError(f"data is an array of {values.dtype}, but must hold numbers")
     if values.ndim == 2:
@@ -155,7 +157,7 @@ class _Place:
         self.notes: tuple[str, ...] = ()
         self.order: tuple[int, ...] | None = None
         self.large = list[npt.NDArray[Any]]()  # whole numbers that float64 may round
-        self.picture = is_picture(first)
+        self.picture, self.warp = is_picture(first), like is not None and like.warp
         self.dtype = np.dtype(np.uint8)
         if self.picture:
             self.shape = (3, 1, 1) if like is None else tuple(like.shape)
@@ -177,7 +179,7 @@ class _Place:
         if self.picture != is_picture(value):
             raise PyriteError(f"item {index} is a {type(value).__name__}, but item 0 is of another type")
         if self.picture:
-            return to_pixels(value, (self.shape[1], self.shape[2]), self.shape[0])
+            return to_pixels(value, (self.shape[1], self.shape[2]), self.shape[0], self.warp)
         array = _as_numbers(value, index)
         if array.shape != self.given:
             raise PyriteError(
@@ -283,6 +285,8 @@ def _split(item: Any, keys: tuple[str, str | None] | None, index: int) -> tuple[
 
 def _as_numbers(value: Any, index: int) -> npt.NDArray[Any]:
     array = np.asarray(to_array(value)) if not isinstance(value, str | Mapping) else np.asarray(None)
+    if np.ma.is_masked(value):
+        raise PyriteError(f"item {index} is a masked array with masked values: fill them, or leave the item out")
     if array.dtype.kind not in "biuf" or not array.ndim:
         raise PyriteError(
             f"item {index} is a {type(value).__name__}, but an input must be an image, an array or tensor of one or "

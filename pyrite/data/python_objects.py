@@ -291,7 +291,8 @@ def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Samples:
     root = Path(getattr(data, "root", "") or os.path.commonpath([os.path.dirname(path) for path, _ in chosen]))
     names, change = [os.path.relpath(path, root) for path, _ in chosen], getattr(data, "target_transform", None)
     labels = np.array([label if change is None else to_array(change(label)) for _, label in chosen])
-    found = image_files(root, names, labels, None if like is None else like.shape)
+    shape, warp = (None, False) if like is None else (like.shape, like.warp)
+    found = image_files(root, names, labels, shape, warp=warp)
     note = (
         "the images are read from their files, without the transform of the data set; a list of its items, "
         "[data[i] for i in range(len(data))], has it"

@@ -129,6 +129,7 @@ class Schema:
     decimal: str = ""  # the mark of numbers that were texts
     is_clear: bool = True  # whether the numbers show that mark; 5.400 alone does not
     dtype: str = ""  # of images: uint8 from 0 to 255, or float32 of a scale of their own
+    warp: bool = False  # whether images were stretched to their size, and not cropped
 
 
 def kind_of(inputs: npt.NDArray[Any] | LazyImages | Records) -> InputKind:

@@ -160,7 +160,8 @@ def _from_loaded(source: Dataset | Records, schema: Schema) -> Samples:
                 f"{what}: numbers such as 5.400 may have decimals or thousands, and decimals came after "
                 f"{schema.decimal!r} in training: pass the path of the file, or specify decimal when it is read"
             )
-    return samples._replace(inputs=read_columns(table, schema).inputs)
+    read = read_columns(table, schema)
+    return samples._replace(inputs=read.inputs, notes=read.notes)
 
 
 def _from_csv(path: Path, schema: Schema, name: str) -> Samples:
@@ -298,4 +299,4 @@ def _from_files(path: Path, schema: Schema) -> Samples:
         )
     if schema.dtype != "uint8":
         raise PyriteError(f"{path}: the model was trained on {described_as(schema)}: pass an array or a Dataset")
-    return image_files(root, files, shape=schema.shape, lazy=False)
+    return image_files(root, files, shape=schema.shape, lazy=False, warp=schema.warp)

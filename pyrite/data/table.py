@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pyrite.arrays import coded
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
 from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in, unit_notes
+from pyrite.data.columns import unit_of
 from pyrite.data.dataset import Dataset, Labels, Samples, check_names, is_missing
 from pyrite.data.hub import open_images
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
@@ -191,7 +192,14 @@ def read_columns(table: Table, schema: Schema, name: str = "", labels: bool = Fa
                 raise PyriteError(f"{cell}: the number is missing, and none was missing in training")
         inputs = as_array(columns)
     own = table.texts(schema.label).tolist() if labels else None
-    return Samples(Records(columns) if inputs is None else inputs, table.names_of_rows(name), labels=own)
+    units = {column: unit_of(schema.formats.get(column, "")) for column in schema.columns}
+    notes = [
+        f"the column {column!r} had the unit {unit!r} in training, and has none here: its numbers are read in that unit"
+        for column, unit in units.items()
+        if unit and not unit_of(table.formats.get(column, ""))
+    ]
+    found = Records(columns) if inputs is None else inputs
+    return Samples(found, table.names_of_rows(name), labels=own, notes=tuple(notes))
 
 
 def as_groups(values: npt.ArrayLike, what: str) -> Labels:

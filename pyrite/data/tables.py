@@ -84,7 +84,10 @@ class Table:
 
     def names_of_rows(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> tuple[str, ...]:
         """The cells of the column that names the rows, if there is one."""
-        return tuple(self.texts(name)[rows].tolist()) if name else ()
+        if not name:
+            return ()
+        self.check_column(name)
+        return tuple(self.texts(name)[rows].tolist())
 
     def columns(self, kinds: Mapping[str, Kind], formats: Mapping[str, str]) -> list[Column]:
         """The columns that there were in training, of the same kinds and formats."""
@@ -360,6 +363,8 @@ def frame_table(frame: Any, what: str = "the frame") -> Table:
 
     if isinstance(frame, pandas.DataFrame):
         return Table(what, frame)
+    if type(frame).__module__.partition(".")[0] == "dask":
+        raise PyriteError(f"{what} is a frame of Dask, which has no rows yet: pass frame.compute()")
     columns: dict[str, Any] = {}
     for name in map(str, frame.columns):
         column, kind = frame[name], type(frame[name].dtype).__name__

@@ -214,10 +214,19 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             raise PyriteError("model is a classifier of scikit-learn, which takes rows of features, but X is images")
         if self.model is None and self.loss is None and table and held_out:
             return self._table_models(features)
-        return [
+        found: list[Candidate] = [
             wrap(model, self.classes_, weighted, self.verbose) if is_estimator(model) else self._nets(model, features)
             for model in models
         ]
+        if all(map(is_estimator, models)):
+            self._check_without_nets(models[0])
+        return found
+
+    def _check_without_nets(self, model: Any) -> None:
+        """Raise ``PyriteError`` if something is set that a classifier of scikit-learn does not have."""
+        for name in ("loss", "epochs", "batch_size", "lr", "members"):
+            if (value := getattr(self, name)) is not None:
+                raise PyriteError(f"{name} is {value!r}, but {type(model).__name__} is not a net: omit {name}")
 
     def _table_models(self, features: Inputs) -> list[Candidate]:
         """A smooth model, trees and linear ones. The smooth one is nets if the table is large or nets are set up."""

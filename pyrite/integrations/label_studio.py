@@ -25,10 +25,11 @@ def write_label_studio(
     Args:
         audit: what to review.
         path: the file.
-        data: what ``audit.index`` refers to, by default the data of the audit's run. Image files are named relative to
-            their folder, from which Label Studio serves them as local files.
+        data: what ``audit.index`` refers to, by default the data of the audit or of its run. Image files are named
+            relative to their folder, from which Label Studio serves them as local files.
         only_suspects: leave out labels that look right.
     """
+    data = audit.data if data is None else data
     if data is None and audit.run is not None:
         data = audit.run.dataset()
     if data is None:
@@ -84,6 +85,6 @@ def _content(data: Dataset, index: int) -> str:
             return inputs[[index]].texts()[0]
         cells, names = inputs.cells(index), inputs.names
     else:
-        cells = tuple(f"{value:.6g}" for value in inputs[index].tolist())
+        cells = tuple(f"{value:.15g}" for value in inputs[index].tolist())
         names = data.columns or tuple(str(place) for place in range(len(cells)))
     return "\n".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=True))

@@ -203,7 +203,7 @@ def _size(inputs: Numeric, count: int, budget: int) -> tuple[int, int]:
 def _read(inputs: Numeric, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
     """Images as (N, height, width, 1 or 3), black where one cannot be read, and which could be."""
     if isinstance(inputs, LazyImages):
-        files = LazyImages(inputs.root, [inputs.names[row] for row in index], size, inputs.channels)
+        files = LazyImages(inputs.root, [inputs.names[row] for row in index], size, inputs.channels, inputs.warp)
         pixels, good, _ = files.read(np.arange(len(index)), threads=4)
         black = np.zeros(files.shape, np.uint8)
         black[good] = pixels

@@ -7,8 +7,10 @@ from pyrite.training.launch import RunObserver, Stopped, Watching, is_shown, tra
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
 from pyrite.training.optimisers import OPTIMISERS, SCHEDULES, states_rate
+from pyrite.training.own_objects import own_objects
 from pyrite.training.pace import LEAST_TRAINED, Pace, measure_pace
 from pyrite.training.prediction import net_scores
+from pyrite.training.prepare import add_noise
 from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
 from pyrite.training.run import DataChanged, Run
@@ -17,7 +19,7 @@ from pyrite.training.run_folder import InUse, new_folder
 __all__ = [
     "COLUMNS", "FAR", "LEAST_TRAINED", "METRICS", "OPTIMISERS", "SCHEDULES", "Config", "DataChanged", "Diverged",
     "InUse", "Job", "Observer", "Pace", "Record", "Run", "RunFailed", "RunObserver", "Start", "Stopped", "Watching",
-    "check_on_net", "divergence", "fit", "given_settings", "is_shown", "load_data", "make_learner", "measure_pace",
-    "measure_start", "net_scores", "new_folder", "python_name", "read_once", "resolve", "states_rate", "train",
-    "train_job", "train_once",
+    "add_noise", "check_on_net", "divergence", "fit", "given_settings", "is_shown", "load_data", "make_learner",
+    "measure_pace", "measure_start", "net_scores", "new_folder", "own_objects", "python_name", "read_once", "resolve",
+    "states_rate", "train", "train_job", "train_once",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from pyrite.models import Architecture, build_model, reinitialised
 from pyrite.processes import broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
 from pyrite.training.evaluation import Evaluation
+from pyrite.training.own_objects import own_objects
 from pyrite.training.prepare import add_noise, apply_corrections, encode, find_consensus, read_corrections
 from pyrite.training.record import Record
 
@@ -48,7 +49,7 @@ class Training:
     def __init__(self, job: Job, folder: Path | None = None, progress: bool = False) -> None:
         self.job, self.config, config = job, job.config, job.config
         self._device = local_device(config.device)
-        self.checksums = checksums(job.data)
+        self.checksums, self.objects = checksums(job.data), own_objects(config)  # which a method may change
         self._prepare(folder, progress)
         data, labels, features, net = self.data, self.labels, self._features, config.model
         self._rows = np.flatnonzero(labels["part"] == Part.TRAIN)

@@ -11,11 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
+import numpy as np
 import torch
 
 from pyrite.data import Data, Dataset, is_frame, is_object, with_labels
 from pyrite.data.column_reading import reading_sentence
 from pyrite.errors import PyriteError
+from pyrite.features import read_state
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.processes import all_gather, all_reduce, is_lost, join, local_device, pick_device, rank, world_size
@@ -24,8 +26,9 @@ from pyrite.training.build import Training
 from pyrite.training.config import Job, Missing, given_settings, load_data, python_name
 from pyrite.training.defaults import announce_embedding, resolve, resolve_defaults
 from pyrite.training.loop import Observer, RunFailed, fit
+from pyrite.training.own_objects import check_objects
 from pyrite.training.pace import Clock
-from pyrite.training.prepare import read_corrections
+from pyrite.training.prepare import add_noise, read_corrections
 from pyrite.training.progress import Progress
 from pyrite.training.record import Record
 from pyrite.training.run import DataChanged, Run
@@ -199,10 +202,20 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
     if differ := job.config.differences(run.config.recipe):
         raise PyriteError(f"{out} contains a run with other {', '.join(differ)}: choose another folder")
     run.check_data(job.data)
+    if (out / "run.json").exists():  # the run was not killed before the first step
+        check_objects(job.config, run.facts, out)
     copy = out / "corrections.csv"
     if job.config.corrections is not None and copy.exists() and copy.read_bytes() != read_corrections(job.config):
         raise DataChanged(f"{job.config.corrections} has changed since {out} was begun: choose another folder")
-    return run if run.finished else train_job(job, out, resume=True, **watching)
+    if not run.finished:  # the rest is checked when it is resumed
+        return train_job(job, out, resume=True, **watching)
+    if job.config.noise is not None:  # maybe of a file
+        noisy, _, _ = add_noise(job, job.config.noise)
+        if not np.array_equal(noisy, run.labels["original" if "original" in run.labels else "given"]):
+            raise DataChanged(f"{job.config.noise} gives other labels than when {out} was begun: choose another folder")
+    if job.config.features is not None:  # maybe of weights that have changed
+        job.config.features.restore(read_state(out / "features.npz"))
+    return run
 
 
 def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:

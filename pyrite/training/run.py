@@ -333,8 +333,9 @@ class Run:
         """
         named = isinstance(samples, str) and samples.partition("(")[0].strip() in DATASETS
         new = read_like(load(samples) if named else samples, self.facts["inputs"], name)
-        notes = () if self.features is None else self.features.unfamiliar(new.inputs)
-        return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable, notes)
+        unfamiliar = () if self.features is None else self.features.unfamiliar(new.inputs)
+        scores = softmax(self.scores(new.inputs), axis=1)
+        return Predictions(self.classes, scores, new.names, new.unreadable, (*new.notes, *unfamiliar))
 
     @property
     def results(self) -> Table:

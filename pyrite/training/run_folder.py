@@ -29,6 +29,7 @@ from pyrite.processes import all_gather, join, rank, together, world_size
 from pyrite.training.build import Training
 from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
+from pyrite.training.own_objects import check_objects
 from pyrite.training.progress import divergence
 from pyrite.training.run import CHECKED, read_json, read_labels
 
@@ -160,6 +161,7 @@ class RunFolder(Observer):
                     f"{recipe} was changed since the run began: {name} was {was!r} and is {value!r}. Undo the change, "
                     f"or train a new run with --config {recipe} --out ..."
                 )
+            check_objects(self.config, began, self.path)
         path, now = self.path / "labels.npz", self.training.labels
         labels = read_labels(path) if saved or path.exists() else now  # a process may have been killed before it
         # Which part a sample is in depends on the inputs too: copies are together.
@@ -263,6 +265,7 @@ class RunFolder(Observer):
             "seconds": round(time.perf_counter() - self._began, 3),
             "seed": self.config.seed,
             "recipe": self.config.recipe,
+            "objects": self.training.objects,
             "command": sys.argv,
             "git": self._commit,
             "processes": world_size(),

@@ -18,7 +18,19 @@ from pyrite.data import Data, Dataset, checksums, digest, read_content
 from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import Settings
-from pyrite.training import Diverged, Record, Watching, given_settings, read_once, resolve, states_rate, train_once
+from pyrite.training import (
+    Diverged,
+    Job,
+    Record,
+    Watching,
+    add_noise,
+    given_settings,
+    own_objects,
+    read_once,
+    resolve,
+    states_rate,
+    train_once,
+)
 from pyrite.tuning.result import CRITERIA, MISLEADING, Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
@@ -127,9 +139,13 @@ class _Search:
         rates = self.fixed_lr if self.space.rate is None else repr(self.space.rate)
         settings: dict[str, Any] = {"methods": self.space.methods, "lr": rates, "by": self.by, "prune": self.prune}
         settings |= self.config.replace(method="auto").to_dict()
+        settings |= {f"{name} (code or values)": value for name, value in own_objects(self.config).items()}
         settings |= checksums(self.source)  # neither a name nor a path identifies what is read
         if self.config.corrections:
             settings["corrected labels"] = digest([read_content(self.config.corrections)])
+        if self.config.noise is not None:  # maybe of a file
+            noisy, _, _ = add_noise(Job(self.config.replace(seed=0), self.source), self.config.noise)
+            settings["noise"] = [settings["noise"], digest([noisy])]
         return Study(self.path, settings, self.space, self.criterion, self.config.seed, self.config.epochs)
 
     def make(self, method: Method, number: float | None) -> tuple[str, float]:

@@ -184,6 +184,15 @@ def test_images_larger_than_memory(tmp_path, write, refused):
     assert "would take" in refused(load, tmp_path / "photos", size=10**7)
 
 
+def test_images_of_the_user_keep_their_size(tmp_path):
+    """Pillow decodes a JPEG at another size in place."""
+    for name in "ab":
+        Image.new("RGB", (1500, 1000)).save(tmp_path / f"{name}.jpg")
+    images = [Image.open(tmp_path / f"{name}.jpg") for name in "ab"]
+    assert load((images, [0, 1])).inputs.shape == (2, 3, 224, 224)
+    assert [image.size for image in images] == [(1500, 1000)] * 2
+
+
 def test_large_jpegs_are_decoded_at_the_size_needed(tmp_path, monkeypatch):
     """To nearly the pixels of the whole image, scaled; a small one is decoded whole."""
     rows, columns = np.mgrid[:640, :960]

@@ -75,6 +75,14 @@ def test_a_classifier_gets_rows_labels_and_weights_as_they_are(noisy_iris: tuple
     np.testing.assert_allclose(fitted.predict_proba(inputs), by_hand.predict_proba(inputs), atol=1e-9)
 
 
+@pytest.mark.parametrize("setting", [{"loss": "gce(q=0.7)"}, {"epochs": 3}, {"lr": 0.1}, {"members": 2}])
+def test_settings_of_nets_are_not_ignored(setting: dict[str, Any], noisy_iris: tuple[Any, Any, Any]) -> None:
+    inputs, labels, _ = noisy_iris
+    for model in (LogisticRegression(), [LogisticRegression(), GaussianNB()]):
+        with pytest.raises(ValueError, match="but LogisticRegression is not a net: omit"):
+            RobustClassifier(model=model, **setting).fit(inputs, labels)
+
+
 def test_rows_are_left_out_if_it_takes_no_weights(noisy_iris: tuple[Any, Any, Any]) -> None:
     inputs, labels, wrong = noisy_iris
     Unweighted.seen.clear()

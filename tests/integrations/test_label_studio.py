@@ -89,3 +89,15 @@ def test_images_without_files_are_refused(tmp_path: Path) -> None:
     audit = pyrite.audit(data.labels, scores=8 * np.eye(10)[data.labels], kind="logits")
     with pytest.raises(pyrite.PyriteError, match="holds images without files"):
         write_label_studio(audit, tmp_path / "a.json", data=data, only_suspects=False)
+
+
+def test_samples_beside_scores(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    labels, scores = np.arange(90) % 3, random.normal(size=(90, 3))
+    scores[np.arange(90), labels] += 2
+    rows = pandas.DataFrame({"time": 1.7e9 + np.arange(90)})
+    audit = pyrite.audit(labels, scores=scores, kind="logits", data=rows)
+    tasks = json.loads(write_label_studio(audit, tmp_path / "tasks.json", only_suspects=False).read_text())
+    assert {task["data"]["index"]: task["data"]["text"] for task in tasks} == {
+        row: f"time: {1_700_000_000 + row}" for row in range(90)
+    }
